@@ -1,0 +1,67 @@
+// How weights are stored, described and not named: a kernel asks "what code, what scale?", never "what format?".
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+namespace octalane {
+
+/// How one stored code becomes a level.
+enum class CodeMap : uint8_t {
+  offset,  ///< level = code - zero, an integer
+  table,   ///< level = table[code], 4-bit codes, integer levels
+  f16,     ///< the element itself is an IEEE half
+  bf16,    ///< the element itself is a bfloat16
+  f32,     ///< the element itself is an fp32
+};
+
+struct CodeSpec {
+  CodeMap map = CodeMap::offset;
+  uint8_t bits = 8;  ///< stored width: 2 3 4 5 6 8; 16 or 32 for float elements
+  int16_t zero = 0;  ///< CodeMap::offset only
+  std::array<int8_t, 16> table{};
+
+  constexpr bool is_float() const { return map != CodeMap::offset && map != CodeMap::table; }
+  /// The level of a code. Precondition: !is_float() and code < 2^bits.
+  constexpr int level(unsigned code) const {
+    return map == CodeMap::table ? table[code & 15u] : static_cast<int>(code) - zero;
+  }
+  friend constexpr bool operator==(const CodeSpec&, const CodeSpec&) = default;
+};
+
+/// How a stored scale becomes fp32.
+enum class ScaleType : uint8_t { none, f16, bf16, f32, e8m0, e8m0_half };
+
+constexpr int bytes_of(ScaleType type) {
+  switch (type) {
+    case ScaleType::none: return 0;
+    case ScaleType::f16:
+    case ScaleType::bf16: return 2;
+    case ScaleType::f32: return 4;
+    case ScaleType::e8m0:
+    case ScaleType::e8m0_half: return 1;
+  }
+  return 0;
+}
+
+/// Scales along K. Flat (super == 0), per `group` columns:
+///   w = scale * level + bias                      (two fp32 roundings; no addition without bias)
+/// Nested (super > 0), integer sub-scales per `group` under one pair per `super` columns:
+///   w = (scale * sub_scale) * level - (bias * sub_min)   (each operation rounded to fp32; no subtraction without bias)
+struct ScaleSpec {
+  ScaleType type = ScaleType::none;
+  int16_t group = 0;  ///< 16..128; 0 for float elements
+  int16_t super = 0;
+  bool has_bias = false;
+
+  constexpr bool nested() const { return super > 0; }
+  friend constexpr bool operator==(const ScaleSpec&, const ScaleSpec&) = default;
+};
+
+struct WeightSpec {
+  CodeSpec code;
+  ScaleSpec scale;
+  friend constexpr bool operator==(const WeightSpec&, const WeightSpec&) = default;
+};
+
+}  // namespace octalane

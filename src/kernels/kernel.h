@@ -1,0 +1,112 @@
+// The contract between a kernel and the rest of the house. A kernel is one const row in its ISA's table.cpp; tests,
+// benches, the planner and the kernel table in docs/ find it there.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "core/activations_view.h"
+#include "core/matrix_view.h"
+#include "core/packed_view.h"
+#include "core/staged_type.h"
+
+namespace octalane {
+
+enum class Op : uint8_t { gemm, gemv };
+
+/// One product, as the planner and supports() see it.
+struct Problem {
+  int64_t tokens = 0;  ///< M
+  int64_t rows = 0;    ///< N
+  int64_t cols = 0;    ///< K
+  WeightSpec weights;
+  StagedType staged = StagedType::bf16;
+};
+
+/// y[M, N] f32 = x[M, K] W[N, K]^T for the weight rows of tiles [tile_begin, tile_end).
+/// Writes exactly the elements y(m, n) with n < w.rows of those tiles, reads none of them before it has written them.
+struct MatmulArgs {
+  PackedView w;
+  ActivationsView x;
+  MatrixView<float> y;  ///< col_stride == 1
+  int64_t tile_begin = 0;
+  int64_t tile_end = 0;
+  std::byte* scratch = nullptr;  ///< scratch_bytes(problem) bytes, kAlignment-aligned, private to the calling thread
+};
+
+struct TileShape {
+  int m = 1;  ///< tokens whose accumulators are held at once
+  int n = 1;  ///< weight rows
+  int k = 1;  ///< columns decoded at once
+};
+
+struct Kernel {
+  StagedType staged = StagedType::bf16;
+  Op op = Op::gemm;
+  const char* isa = "";
+  TileShape tile;
+  TileOrder order;
+  ActivationForm form = ActivationForm::bf16_as_f32;
+  /// The groups that the form needs for these weights ({} when it has none).
+  ActivationGroups (*groups)(const WeightSpec&) = nullptr;
+  /// The instruction that bounds it and its nominal rate, the planner's guess until the machine has been probed.
+  const char* instruction = "";
+  double nominal_ops_per_clock = 0;
+  int64_t max_tokens = INT64_MAX;
+  /// Why this kernel cannot serve the problem, for a person to read; empty = it can.
+  std::string (*supports)(const Problem&) = nullptr;
+  int64_t (*scratch_bytes)(const Problem&) = nullptr;
+  void (*run)(const MatmulArgs&) = nullptr;
+};
+
+/// "s8.group_gemm_4x16x32_avx2": computed from the row, so that it cannot lie.
+std::string name(const Kernel& kernel);
+
+/// Turns rows of fp32 activations into `form`: writes rows [row_begin, row_end) of the buffers, padding included.
+/// x may have any row stride (col_stride == 1). Not finite: a group of the s8 form that holds a NaN or an infinity gets
+/// scale NaN and codes 0, so exactly its own rows of y are NaN. Zero or tiny (127 / amax overflows): scale 0, codes 0.
+struct QuantizeArgs {
+  MatrixView<const float> x;
+  ActivationGroups groups;
+  int64_t stride = 0;
+  int64_t row_begin = 0;
+  int64_t row_end = 0;
+  float* f32 = nullptr;
+  int8_t* codes = nullptr;
+  float* scales = nullptr;
+  int32_t* sums = nullptr;
+};
+
+struct Quantizer {
+  ActivationForm form;
+  void (*run)(const QuantizeArgs&);
+};
+
+/// One query head over `positions` cached keys and values: out[head_dim] = softmax(scale * q K^T) V.
+/// Keys and values are IEEE halves, rows `kv_stride` elements apart; fp32 inside. `scores` holds `positions` floats.
+/// The result depends only on the arguments, never on how many queries are asked together.
+struct AttendArgs {
+  const float* q;
+  const uint16_t* k;
+  const uint16_t* v;
+  float* out;
+  float* scores;
+  int64_t head_dim;
+  int64_t positions;
+  int64_t kv_stride;
+  float scale;
+};
+
+/// All that one instruction set brings.
+struct IsaTable {
+  const char* name;
+  /// Why this machine cannot run it; empty = it can. Built without ISA flags, safe anywhere.
+  std::string (*unavailable)();
+  std::span<const Kernel> kernels;
+  std::span<const Quantizer> quantizers;
+  void (*attend)(const AttendArgs&);
+};
+
+}  // namespace octalane

@@ -1,0 +1,110 @@
+// The one entry point to kernels: bind weights once, then y = x W^T through the plan.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/activations_view.h"
+#include "core/aligned_buffer.h"
+#include "core/status.h"
+#include "formats/format.h"
+#include "plan/plan.h"
+#include "weights/pack.h"
+
+namespace octalane {
+
+struct ContextOptions {
+  int threads = 0;                 ///< 0 = usable_cores()
+  std::string isa;                 ///< force an instruction set by name; empty = every one this machine has
+  std::optional<StagedType> lane;  ///< force a lane; empty = auto, the stock lane
+};
+
+/// What a kernel did since the context was made.
+struct KernelUse {
+  StagedType staged;
+  int64_t calls = 0;
+  double ops = 0;  ///< 2 M N K summed
+};
+
+/// The machine as one caller may use it: instruction sets, threads, scratch memory. Not shared by threads that call at
+/// the same time.
+class Context {
+ public:
+  /// Fails when the forced instruction set is unknown or not on this machine; the error says which there are.
+  static Expected<Context> create(const ContextOptions& options = {});
+
+  int threads() const { return threads_; }
+  /// The fastest instruction set allowed: its attend() and quantizers serve the model.
+  const IsaTable& best_isa() const { return *isas_.back(); }
+  PlanInputs plan_inputs() const { return {isas_, {}, lane_}; }
+  /// Kernels engaged so far, by name.
+  const std::map<std::string, KernelUse>& uses() const { return uses_; }
+
+ private:
+  friend class Linear;
+  int threads_ = 1;
+  std::vector<const IsaTable*> isas_;
+  std::optional<StagedType> lane_;
+  std::vector<AlignedBuffer<std::byte>> scratch_;  // one per thread
+  std::map<std::string, KernelUse> uses_;
+};
+
+/// One layer input. The forms that kernels ask for are made once and kept, so products that share an input share its
+/// quantization. `x` must outlive it; any strides (a transposed view is copied).
+class Activations {
+ public:
+  Activations(Context& context, MatrixView<const float> x);
+
+  MatrixView<const float> source() const { return x_; }
+  /// The rows of x in `form`, padded with zeros to `stride` columns.
+  const ActivationsView& get(const Kernel& kernel, const PackedView& weights);
+
+ private:
+  struct Made {
+    ActivationsView view;
+    AlignedBuffer<float> f32, scales;
+    AlignedBuffer<int8_t> codes;
+    AlignedBuffer<int32_t> sums;
+  };
+  Context* context_;
+  MatrixView<const float> x_;
+  std::vector<float> copy_;
+  std::vector<Made> made_;
+};
+
+/// A weight matrix W[N, K] bound to a machine: packed once, multiplied often.
+class Linear {
+ public:
+  /// `data` holds `rows` rows of `cols` values in `format`'s blocks and may be dropped afterwards. `name` is used in
+  /// errors. Fails when cols is not a multiple of the block, or no allowed kernel can serve the weights.
+  static Expected<Linear> bind(Context& context, std::string name, const Format& format, const std::byte* data,
+                               int64_t rows, int64_t cols);
+
+  /// y[M, N] = x[M, K] W^T, y.col_stride == 1. M = 0 does nothing. Each y(m, n) is the same to the bit for every number
+  /// of threads and for every M (the accumulation order of an output depends on K alone).
+  /// Errors: x.cols != K, y of a wrong shape.
+  Status multiply(Context& context, Activations& x, MatrixView<float> y) const;
+  Status multiply(Context& context, MatrixView<const float> x, MatrixView<float> y) const;
+
+  /// The plan that multiply follows for M tokens.
+  Expected<Plan> plan(const Context& context, int64_t tokens) const;
+
+  /// Row n of W in fp32, bit-exact with the format's definition.
+  void decode_row(int64_t row, float* out) const;
+
+  const std::string& name() const { return name_; }
+  const Format& format() const { return *format_; }
+  int64_t rows() const { return packed_.view().rows; }
+  int64_t cols() const { return packed_.view().cols; }
+  int64_t bytes() const { return packed_.bytes(); }
+  const PackedView& weights() const { return packed_.view(); }
+
+ private:
+  std::string name_;
+  const Format* format_ = nullptr;
+  PackedWeights packed_;
+};
+
+}  // namespace octalane

@@ -1,0 +1,38 @@
+#include <fmt/format.h>
+
+#include "core/parallel.h"
+#include "kernels/registry.h"
+#include "linear/linear.h"
+
+namespace octalane {
+
+Expected<Context> Context::create(const ContextOptions& options) {
+  Context context;
+  if (options.threads < 0) return fail("threads: wanted at least 1, got {}", options.threads);
+  context.threads_ = options.threads > 0 ? options.threads : usable_cores();
+  context.lane_ = options.lane;
+  if (options.isa.empty()) {
+    for (const IsaTable* isa : isa_tables()) {
+      if (isa->unavailable().empty()) context.isas_.push_back(isa);
+    }
+    return context;
+  }
+  const IsaTable* forced = find_isa(options.isa);
+  if (forced == nullptr) {
+    std::string known;
+    for (const IsaTable* isa : isa_tables()) known += fmt::format("{}{}", known.empty() ? "" : ", ", isa->name);
+    return fail("instruction set {}: wanted one of {}", options.isa, known);
+  }
+  if (const std::string why = forced->unavailable(); !why.empty()) {
+    return fail("instruction set {}: not on this machine ({})", options.isa, why);
+  }
+  context.isas_.push_back(forced);
+  return context;
+}
+
+void Context::reserve_scratch(int64_t bytes_per_thread) {
+  scratch_.resize(static_cast<size_t>(threads_));
+  for (AlignedBuffer<std::byte>& buffer : scratch_) buffer.reserve_discarding(bytes_per_thread);
+}
+
+}  // namespace octalane

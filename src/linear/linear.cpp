@@ -1,0 +1,89 @@
+#include "linear/linear.h"
+
+#include <algorithm>
+
+#include "core/parallel.h"
+#include "kernels/registry.h"
+
+namespace octalane {
+
+Expected<Linear> Linear::bind(Context& context, std::string name, const Format& format, const std::byte* data,
+                              int64_t rows, int64_t cols) {
+  if (rows < 1 || cols < 1) return fail("{}: wanted at least 1 x 1 weights, got {} x {}", name, rows, cols);
+  if (cols % format.block != 0) {
+    return fail("{}: {} columns is not a multiple of {}, the block of {}", name, cols, format.block, format.name);
+  }
+  Linear linear;
+  linear.name_ = std::move(name);
+  linear.format_ = &format;
+
+  const Problem one_token{1, rows, cols, format.spec, {}};
+  const Choice first = choose_kernel(one_token, context.plan_inputs());
+  if (first.kernel == nullptr) {
+    const Expected<Plan> why = make_plan(one_token, context.plan_inputs());
+    return fail("{}: {}", linear.name_, why.error().message);
+  }
+  const int64_t row_bytes = format.row_bytes(cols);
+  linear.packed_ = PackedWeights::pack(
+      format.spec, first.kernel->order, rows, cols, context.threads(),
+      [&](int64_t row, const PlaneRow& out) { format.to_planes(data + row * row_bytes, cols, out); });
+  return linear;
+}
+
+Problem Linear::problem(int64_t tokens) const { return {tokens, rows(), cols(), weights().spec, {}}; }
+
+PlanInputs Linear::plan_inputs(const Context& context) const {
+  PlanInputs inputs = context.plan_inputs();
+  inputs.order = weights().order;
+  return inputs;
+}
+
+Choice Linear::choose(const Context& context, int64_t tokens) const {
+  return choose_kernel(problem(tokens), plan_inputs(context));
+}
+
+Expected<Plan> Linear::plan(const Context& context, int64_t tokens) const {
+  Expected<Plan> plan = make_plan(problem(tokens), plan_inputs(context));
+  if (!plan) return fail("{}: {}", name_, plan.error().message);
+  return plan;
+}
+
+Status Linear::multiply(Context& context, MatrixView<const float> x, MatrixView<float> y) const {
+  Activations activations(context, x);
+  return multiply(context, activations, y);
+}
+
+Status Linear::multiply(Context& context, Activations& x, MatrixView<float> y) const {
+  const MatrixView<const float> source = x.source();
+  if (source.cols != cols()) return fail("{}: wanted {} input columns, got {}", name_, cols(), source.cols);
+  if (y.rows != source.rows || y.cols != rows() || !y.contiguous_rows()) {
+    return fail("{}: wanted a row-major {} x {} output, got {} x {} (column stride {})", name_, source.rows, rows(),
+                y.rows, y.cols, y.col_stride);
+  }
+  if (source.rows == 0) return {};
+  const Choice choice = choose(context, source.rows);
+  if (choice.kernel == nullptr) return fail_with(plan(context, source.rows));
+  const Kernel& kernel = *choice.kernel;
+
+  Problem task = problem(source.rows);
+  task.staged = kernel.staged;
+  context.reserve_scratch(kernel.scratch_bytes(task));
+  const ActivationsView& activations = x.get(choice, weights());
+  parallel_for(context.threads(), weights().tiles, 1, [&](int thread, int64_t begin, int64_t end) {
+    kernel.run({weights(), activations, y, begin, end, context.scratch(thread)});
+  });
+
+  KernelUse& use = context.uses_[octalane::name(kernel)];
+  use.staged = kernel.staged;
+  use.calls += 1;
+  use.ops += 2.0 * static_cast<double>(source.rows) * static_cast<double>(rows() * cols());
+  return {};
+}
+
+void Linear::decode_row(int64_t row, float* out) const {
+  const Planes planes(weights().spec, 1, cols());
+  unpack_row(weights(), row, planes.row(0));
+  octalane::decode_row(weights().spec, planes.row(0), cols(), out);
+}
+
+}  // namespace octalane

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -38,12 +39,15 @@ class Context {
   int threads() const { return threads_; }
   /// The fastest instruction set allowed: its attend() and quantizers serve the model.
   const IsaTable& best_isa() const { return *isas_.back(); }
-  PlanInputs plan_inputs() const { return {isas_, {}, lane_}; }
+  PlanInputs plan_inputs() const { return {isas_, {}, lane_, {}}; }
   /// Kernels engaged so far, by name.
   const std::map<std::string, KernelUse>& uses() const { return uses_; }
 
  private:
   friend class Linear;
+  std::byte* scratch(int thread) { return scratch_[static_cast<size_t>(thread)].data(); }
+  void reserve_scratch(int64_t bytes_per_thread);
+
   int threads_ = 1;
   std::vector<const IsaTable*> isas_;
   std::optional<StagedType> lane_;
@@ -55,23 +59,28 @@ class Context {
 /// quantization. `x` must outlive it; any strides (a transposed view is copied).
 class Activations {
  public:
-  Activations(Context& context, MatrixView<const float> x);
+  Activations(const Context& context, MatrixView<const float> x);
+  Activations(const Activations&) = delete;
+  Activations& operator=(const Activations&) = delete;
 
   MatrixView<const float> source() const { return x_; }
-  /// The rows of x in `form`, padded with zeros to `stride` columns.
-  const ActivationsView& get(const Kernel& kernel, const PackedView& weights);
+  /// x in the form that the kernel of this choice multiplies with these weights.
+  const ActivationsView& get(const Choice& choice, const PackedView& weights);
 
  private:
   struct Made {
     ActivationsView view;
+    const IsaTable* isa;  // whose quantizer made it
     AlignedBuffer<float> f32, scales;
     AlignedBuffer<int8_t> codes;
     AlignedBuffer<int32_t> sums;
   };
-  Context* context_;
+  Made make(const Choice& choice, const ActivationGroups& groups, int64_t stride) const;
+
+  int threads_;
   MatrixView<const float> x_;
   std::vector<float> copy_;
-  std::vector<Made> made_;
+  std::vector<std::unique_ptr<Made>> made_;
 };
 
 /// A weight matrix W[N, K] bound to a machine: packed once, multiplied often.
@@ -90,6 +99,8 @@ class Linear {
 
   /// The plan that multiply follows for M tokens.
   Expected<Plan> plan(const Context& context, int64_t tokens) const;
+  /// The kernel of that plan, without its reasons.
+  Choice choose(const Context& context, int64_t tokens) const;
 
   /// Row n of W in fp32, bit-exact with the format's definition.
   void decode_row(int64_t row, float* out) const;
@@ -102,6 +113,9 @@ class Linear {
   const PackedView& weights() const { return packed_.view(); }
 
  private:
+  Problem problem(int64_t tokens) const;
+  PlanInputs plan_inputs(const Context& context) const;
+
   std::string name_;
   const Format* format_ = nullptr;
   PackedWeights packed_;

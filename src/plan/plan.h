@@ -12,7 +12,7 @@
 
 namespace octalane {
 
-/// Measured speed of an instruction at its kernel's own mix, in operations per second.
+/// A kernel's measured speed, drain included, in operations per second.
 struct Rate {
   std::string kernel;
   double ops_per_second = 0;
@@ -21,11 +21,23 @@ struct Rate {
 struct PlanInputs {
   /// The instruction sets that may be used, slowest first.
   std::span<const IsaTable* const> isas;
-  /// Empty until the machine has been probed: nominal rates of the kernel table decide then.
+  /// Empty until the machine has been probed: the nominal rates of the kernel table decide then.
   std::span<const Rate> rates;
   /// A lane forced by name. Without it only the stock lane is allowed: every other one is lossy.
   std::optional<StagedType> lane;
+  /// The tile order that the weights already have; empty before they are packed.
+  std::optional<TileOrder> order;
 };
+
+/// A kernel and the instruction set it belongs to; kernel is null when nothing can serve the problem.
+struct Choice {
+  const Kernel* kernel = nullptr;
+  const IsaTable* isa = nullptr;
+};
+
+/// The kernel with the least estimated time among those that can serve the problem. `problem.staged` is ignored: the
+/// lane is part of what is decided.
+Choice choose_kernel(const Problem& problem, const PlanInputs& inputs);
 
 struct Refusal {
   std::string kernel;
@@ -33,14 +45,13 @@ struct Refusal {
 };
 
 struct Plan {
-  const Kernel* kernel = nullptr;
-  const IsaTable* isa = nullptr;
+  Choice choice;
   std::string reason;
   std::vector<Refusal> refused;
 };
 
-/// `problem.staged` is ignored: the lane is what is being decided. Fails only when no kernel can serve the problem, and
-/// then says what each one lacked.
+/// choose_kernel with its reasons: why the winner won, and why each other kernel of the allowed instruction sets lost.
+/// Fails only when no kernel can serve the problem, and then says what each one lacked.
 Expected<Plan> make_plan(const Problem& problem, const PlanInputs& inputs);
 
 }  // namespace octalane

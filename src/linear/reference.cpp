@@ -1,0 +1,110 @@
+#include "linear/reference.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/half.h"
+#include "core/parallel.h"
+
+namespace octalane {
+namespace {
+
+/// Row n of W as the lane sees it, in fp64: rounded to bf16, or integer level x fp32 scale + fp32 bias.
+void staged_weight_row(const Linear& linear, StagedType staged, int64_t row, std::vector<double>& out) {
+  const int64_t cols = linear.cols();
+  if (staged == StagedType::bf16) {
+    std::vector<float> decoded(static_cast<size_t>(cols));
+    linear.decode_row(row, decoded.data());
+    std::ranges::transform(decoded, out.begin(), [](float w) { return double{round_to_bf16(w)}; });
+    return;
+  }
+  const WeightSpec& spec = linear.weights().spec;
+  const Planes planes(spec, 1, cols);
+  const PlaneRow p = planes.row(0);
+  unpack_row(linear.weights(), row, p);
+  for (int64_t c = 0; c < cols; ++c) {
+    const int64_t group = c / spec.scale.group;
+    const int64_t at = spec.scale.nested() ? c / spec.scale.super : group;
+    float scale = p.scale[at];
+    float bias = spec.scale.has_bias ? p.bias[at] : 0.0f;
+    if (spec.scale.nested()) {
+      scale *= static_cast<float>(p.sub_scale[group]);
+      if (spec.scale.has_bias) bias = -(bias * static_cast<float>(p.sub_min[group]));
+    }
+    out[static_cast<size_t>(c)] = double{scale} * spec.code.level(p.codes[c]) + double{bias};
+  }
+}
+
+double staged_activation(const ActivationsView& x, int64_t row, int64_t col) {
+  if (x.form == ActivationForm::bf16_as_f32) return x.f32[row * x.stride + col];
+  const int64_t scales = x.stride / x.groups.scale_group;
+  return double{x.scales[row * scales + col / x.groups.scale_group]} * x.codes[row * x.stride + col];
+}
+
+struct Distance {
+  double difference = 0, reference = 0;
+  void add(double got, double wanted) {
+    difference += (got - wanted) * (got - wanted);
+    reference += wanted * wanted;
+  }
+  double relative() const { return std::sqrt(reference > 0 ? difference / reference : difference); }
+};
+
+std::vector<int64_t> spread_rows(int64_t rows, int64_t max_rows) {
+  const int64_t count = std::min(rows, max_rows);
+  std::vector<int64_t> picked(static_cast<size_t>(count));
+  for (int64_t i = 0; i < count; ++i) picked[static_cast<size_t>(i)] = i * rows / count;
+  return picked;
+}
+
+}  // namespace
+
+void reference_product(const Linear& linear, MatrixView<const float> x, const std::vector<int64_t>& rows, int threads,
+                       MatrixView<double> y) {
+  parallel_for(threads, static_cast<int64_t>(rows.size()), 1, [&](int, int64_t begin, int64_t end) {
+    std::vector<float> w(static_cast<size_t>(linear.cols()));
+    for (int64_t i = begin; i < end; ++i) {
+      linear.decode_row(rows[static_cast<size_t>(i)], w.data());
+      for (int64_t m = 0; m < x.rows; ++m) {
+        double sum = 0;
+        for (int64_t k = 0; k < x.cols; ++k) sum += double{x(m, k)} * double{w[static_cast<size_t>(k)]};
+        y(m, i) = sum;
+      }
+    }
+  });
+}
+
+ProductErrors measure_errors(const Context& context, const Linear& linear, Activations& x, MatrixView<const float> y,
+                             int64_t max_rows) {
+  const MatrixView<const float> source = x.source();
+  const Choice choice = linear.choose(context, source.rows);
+  const ActivationsView& staged = x.get(choice, linear.weights());
+  const std::vector<int64_t> rows = spread_rows(linear.rows(), max_rows);
+  const auto count = static_cast<int64_t>(rows.size());
+
+  std::vector<double> total(static_cast<size_t>(source.rows * count)), kernel(total.size());
+  reference_product(linear, source, rows, context.threads(), dense_view(total.data(), source.rows, count));
+  parallel_for(context.threads(), count, 1, [&](int, int64_t begin, int64_t end) {
+    std::vector<double> w(static_cast<size_t>(linear.cols()));
+    for (int64_t i = begin; i < end; ++i) {
+      staged_weight_row(linear, choice.kernel->staged, rows[static_cast<size_t>(i)], w);
+      for (int64_t m = 0; m < source.rows; ++m) {
+        double sum = 0;
+        for (int64_t k = 0; k < linear.cols(); ++k) sum += staged_activation(staged, m, k) * w[static_cast<size_t>(k)];
+        kernel[static_cast<size_t>(m * count + i)] = sum;
+      }
+    }
+  });
+
+  Distance to_kernel, to_total;
+  for (int64_t m = 0; m < source.rows; ++m) {
+    for (int64_t i = 0; i < count; ++i) {
+      const auto at = static_cast<size_t>(m * count + i);
+      to_kernel.add(y(m, rows[static_cast<size_t>(i)]), kernel[at]);
+      to_total.add(y(m, rows[static_cast<size_t>(i)]), total[at]);
+    }
+  }
+  return {to_kernel.relative(), to_total.relative()};
+}
+
+}  // namespace octalane

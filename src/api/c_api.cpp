@@ -1,0 +1,154 @@
+#include <exception>
+#include <string>
+
+#include "files/ggml_types.h"
+#include "files/gguf.h"
+#include "formats/format.h"
+#include "kernels/registry.h"
+#include "linear/linear.h"
+#include "octalane/octalane.h"
+
+struct octalane_context {
+  octalane::Context context;
+};
+struct octalane_file {
+  octalane::GgufFile file;
+};
+struct octalane_weights {
+  octalane::Linear linear;
+};
+
+namespace octalane {
+namespace {
+
+thread_local std::string last_error;
+thread_local std::string last_kernel;
+
+octalane_status failed(std::string message) {
+  last_error = std::move(message);
+  return OCTALANE_ERROR;
+}
+
+/// Runs `body`, which returns an Expected whose value becomes *out; nothing thrown (out of memory) gets past it.
+template <class Handle, class Body>
+octalane_status create(Handle** out, const char* function, Body body) {
+  if (out == nullptr) return failed(std::string(function) + ": out is NULL");
+  *out = nullptr;
+  try {
+    auto made = body();
+    if (!made) return failed(made.error().message);
+    *out = new Handle{std::move(*made)};
+    return OCTALANE_OK;
+  } catch (const std::exception& thrown) {
+    return failed(std::string(function) + ": " + thrown.what());
+  }
+}
+
+Expected<Context> create_context(const octalane_options& options) {
+  ContextOptions wanted;
+  wanted.threads = options.threads;
+  if (options.isa != nullptr) wanted.isa = options.isa;
+  if (options.lane != nullptr && std::string_view(options.lane) != "auto") {
+    wanted.lane = staged_type_from_name(options.lane);
+    if (!wanted.lane) return fail("lane {}: unknown", options.lane);
+  }
+  return Context::create(wanted);
+}
+
+Expected<Linear> bind_tensor(Context& context, const GgufFile& file, const char* name) {
+  const GgufTensor* tensor = file.find_tensor(name);
+  if (tensor == nullptr) return fail("{}: no tensor {}", file.path(), name);
+  const Format* format = find_ggml_format(tensor->ggml_type);
+  if (format == nullptr) return fail("{}: type {} is not supported", name, ggml_type_name(tensor->ggml_type));
+  return Linear::bind(context, name, *format, tensor->data, tensor->rows(), tensor->cols());
+}
+
+Expected<Linear> bind_blocks(Context& context, const char* name, const void* data, size_t bytes, int64_t rows,
+                             int64_t cols) {
+  const Format* format = find_format(name);
+  if (format == nullptr) return fail("format {}: unknown", name);
+  if (rows < 1 || cols < 1 || cols % format->block != 0) {
+    return fail("{} weights: wanted at least one row of a multiple of {} columns, got {} x {}", name, format->block,
+                rows, cols);
+  }
+  const auto blocks = static_cast<size_t>(cols / format->block), block_bytes = static_cast<size_t>(format->block_bytes);
+  if (bytes / block_bytes / blocks < static_cast<size_t>(rows)) {
+    return fail("{} weights: {} x {} need {} bytes a row, got {} bytes", name, rows, cols, blocks * block_bytes, bytes);
+  }
+  return Linear::bind(context, name, *format, static_cast<const std::byte*>(data), rows, cols);
+}
+
+}  // namespace
+}  // namespace octalane
+
+using namespace octalane;
+
+const char* octalane_version(void) { return OCTALANE_VERSION; }
+
+const char* octalane_last_error(void) { return last_error.c_str(); }
+
+octalane_status octalane_context_create(const octalane_options* options, octalane_context** out) {
+  return create(out, __func__, [&] { return create_context(options != nullptr ? *options : octalane_options{}); });
+}
+
+void octalane_context_free(octalane_context* context) { delete context; }
+
+octalane_status octalane_file_open(const char* path, octalane_file** out) {
+  if (path == nullptr) return failed("octalane_file_open: path is NULL");
+  return create(out, __func__, [&] { return GgufFile::open(path); });
+}
+
+void octalane_file_free(octalane_file* file) { delete file; }
+
+octalane_status octalane_weights_bind_tensor(octalane_context* context, const octalane_file* file, const char* tensor,
+                                             octalane_weights** out) {
+  if (context == nullptr || file == nullptr || tensor == nullptr) {
+    return failed("octalane_weights_bind_tensor: context, file or tensor is NULL");
+  }
+  return create(out, __func__, [&] { return bind_tensor(context->context, file->file, tensor); });
+}
+
+octalane_status octalane_weights_bind(octalane_context* context, const char* format, const void* data, size_t bytes,
+                                      int64_t rows, int64_t cols, octalane_weights** out) {
+  if (context == nullptr || format == nullptr || data == nullptr) {
+    return failed("octalane_weights_bind: context, format or data is NULL");
+  }
+  return create(out, __func__, [&] { return bind_blocks(context->context, format, data, bytes, rows, cols); });
+}
+
+void octalane_weights_free(octalane_weights* weights) { delete weights; }
+
+int64_t octalane_weights_rows(const octalane_weights* weights) { return weights->linear.rows(); }
+
+int64_t octalane_weights_cols(const octalane_weights* weights) { return weights->linear.cols(); }
+
+octalane_status octalane_weights_kernel(const octalane_context* context, const octalane_weights* weights,
+                                        int64_t tokens, const char** kernel) {
+  if (context == nullptr || weights == nullptr || kernel == nullptr) {
+    return failed("octalane_weights_kernel: context, weights or kernel is NULL");
+  }
+  const Expected<Plan> plan = weights->linear.plan(context->context, tokens);
+  if (!plan) return failed(plan.error().message);
+  last_kernel = name(*plan->choice.kernel);
+  *kernel = last_kernel.c_str();
+  return OCTALANE_OK;
+}
+
+octalane_status octalane_multiply(octalane_context* context, const octalane_weights* weights, const float* x,
+                                  int64_t tokens, int64_t x_stride, float* y, int64_t y_stride) {
+  if (context == nullptr || weights == nullptr) return failed("octalane_multiply: context or weights is NULL");
+  if (tokens == 0) return OCTALANE_OK;
+  const Linear& linear = weights->linear;
+  if (x == nullptr || y == nullptr || tokens < 0) return failed("octalane_multiply: x or y is NULL, or tokens < 0");
+  if (y_stride < linear.rows()) {
+    return failed(fmt::format("octalane_multiply: wanted an output stride of at least {} columns, got {}",
+                              linear.rows(), y_stride));
+  }
+  try {
+    const Status done = linear.multiply(context->context, MatrixView<const float>{x, tokens, linear.cols(), x_stride},
+                                        MatrixView<float>{y, tokens, linear.rows(), y_stride});
+    return done ? OCTALANE_OK : failed(done.error().message);
+  } catch (const std::exception& thrown) {
+    return failed(std::string("octalane_multiply: ") + thrown.what());
+  }
+}

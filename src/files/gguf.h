@@ -79,6 +79,7 @@ class GgufFile {
   void release(const GgufTensor& tensor) const;
 
  private:
+  friend class GgufParser;
   struct State;
   explicit GgufFile(std::shared_ptr<const State> state);
   std::shared_ptr<const State> state_;

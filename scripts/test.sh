@@ -31,6 +31,7 @@ step "format" scripts/format.sh format-check
 step "model" scripts/fetch_model.sh
 step "build release" build release
 step "build asan" build asan
+step "golden files" scripts/check_golden.sh
 step "fuzz for 60 s" scripts/fuzz.sh 60
 step "tests with AddressSanitizer and UndefinedBehaviorSanitizer" run_tests asan --label-exclude slow
 step "tests, release" run_tests release

@@ -1,0 +1,213 @@
+#include "linear/linear.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <random>
+
+#include "kernels/registry.h"
+#include "linear/reference.h"
+
+namespace octalane {
+namespace {
+
+std::vector<float> normal(int64_t count, uint32_t seed) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> draw;
+  std::vector<float> values(static_cast<size_t>(count));
+  for (float& value : values) value = draw(random);
+  return values;
+}
+
+/// Blocks of a format: quantized from normal values where the format can be written.
+std::vector<std::byte> blocks(const Format& format, int64_t rows, int64_t cols, uint32_t seed) {
+  std::vector<std::byte> bytes(static_cast<size_t>(rows * format.row_bytes(cols)));
+  const std::vector<float> values = normal(rows * cols, seed);
+  for (int64_t r = 0; r < rows; ++r) {
+    format.from_float(values.data() + r * cols, cols, bytes.data() + r * format.row_bytes(cols));
+  }
+  return bytes;
+}
+
+Context make_context(int threads, std::string isa = "", std::optional<StagedType> lane = {}) {
+  Expected<Context> context = Context::create({threads, std::move(isa), lane});
+  EXPECT_TRUE(context) << context.error().message;
+  return std::move(*context);
+}
+
+struct Case {
+  const Format* format;
+  const IsaTable* isa;
+  StagedType lane;
+};
+
+std::vector<Case> cases() {
+  std::vector<Case> all;
+  for (const IsaTable* isa : isa_tables()) {
+    if (!isa->unavailable().empty()) continue;
+    for (const Format* format : formats()) {
+      if (format->from_float == nullptr) continue;
+      all.push_back({format, isa, StagedType::bf16});
+      if (!format->spec.code.is_float()) all.push_back({format, isa, StagedType::s8_group});
+    }
+  }
+  return all;
+}
+
+class LinearCase : public testing::TestWithParam<Case> {
+ protected:
+  static constexpr int64_t kRows = 33, kCols = 512, kTokens = 9;
+  const Case c = GetParam();
+  Context context = make_context(2, c.isa->name, c.lane);
+  std::vector<std::byte> data = blocks(*c.format, kRows, kCols, 1);
+  std::vector<float> x = normal(kTokens * kCols, 2);
+  Linear linear = *Linear::bind(context, "w", *c.format, data.data(), kRows, kCols);
+
+  std::vector<float> multiply(Context& with, MatrixView<const float> input) {
+    std::vector<float> y(static_cast<size_t>(input.rows * kRows), std::nanf(""));
+    const Status done = linear.multiply(with, input, dense_view(y.data(), input.rows, kRows));
+    EXPECT_TRUE(done) << done.error().message;
+    return y;
+  }
+  MatrixView<const float> input() const { return dense_view<const float>(x.data(), kTokens, kCols); }
+};
+
+TEST_P(LinearCase, product_is_right_to_the_lane_s_rounding) {
+  Activations activations(context, input());
+  std::vector<float> y(kTokens * kRows);
+  ASSERT_TRUE(linear.multiply(context, activations, dense_view(y.data(), kTokens, kRows)));
+  const ProductErrors errors =
+      measure_errors(context, linear, activations, dense_view<const float>(y.data(), kTokens, kRows), kRows);
+  // fp32 sums over 512 columns (bf16) or 16 groups (s8); two bf16 roundings of 2^-9, or int8 activations of a normal.
+  EXPECT_LE(errors.kernel, 1e-6);
+  EXPECT_LE(errors.total, c.lane == StagedType::bf16 ? 4e-3 : 1.2e-2);
+  EXPECT_GT(errors.total, 0);
+}
+
+TEST_P(LinearCase, a_row_alone_equals_the_row_in_a_batch_for_any_thread_count) {
+  const std::vector<float> batch = multiply(context, input());
+  for (const int threads : {1, 3}) {
+    Context other = make_context(threads, c.isa->name, c.lane);
+    EXPECT_EQ(0, std::memcmp(multiply(other, input()).data(), batch.data(), batch.size() * sizeof(float)));
+    for (int64_t m = 0; m < kTokens; ++m) {
+      const std::vector<float> alone = multiply(other, dense_view<const float>(x.data() + m * kCols, 1, kCols));
+      ASSERT_EQ(0, std::memcmp(alone.data(), batch.data() + m * kRows, alone.size() * sizeof(float))) << "row " << m;
+    }
+  }
+}
+
+TEST_P(LinearCase, strided_transposed_and_broadcast_inputs_equal_their_copies) {
+  const std::vector<float> batch = multiply(context, input());
+  std::vector<float> wide(static_cast<size_t>(kTokens * (kCols + 3)), std::nanf(""));
+  std::vector<float> transposed(x.size());
+  for (int64_t m = 0; m < kTokens; ++m) {
+    for (int64_t k = 0; k < kCols; ++k) {
+      wide[static_cast<size_t>(m * (kCols + 3) + k)] = transposed[static_cast<size_t>(k * kTokens + m)] =
+          x[static_cast<size_t>(m * kCols + k)];
+    }
+  }
+  EXPECT_EQ(multiply(context, {wide.data(), kTokens, kCols, kCols + 3, 1}), batch);
+  EXPECT_EQ(multiply(context, {transposed.data(), kTokens, kCols, 1, kTokens}), batch);
+  const std::vector<float> broadcast = multiply(context, {x.data(), 4, kCols, 0, 1});
+  for (int64_t m = 0; m < 4; ++m) {
+    EXPECT_EQ(0, std::memcmp(broadcast.data() + m * kRows, batch.data(), kRows * sizeof(float)));
+  }
+}
+
+TEST_P(LinearCase, a_view_from_row_five_equals_the_rows_of_the_whole) {
+  const std::vector<float> whole = multiply(context, input());
+  const Linear part =
+      *Linear::bind(context, "part", *c.format, data.data() + 5 * c.format->row_bytes(kCols), kRows - 5, kCols);
+  std::vector<float> y(static_cast<size_t>(kTokens * (kRows - 5)));
+  ASSERT_TRUE(part.multiply(context, input(), dense_view(y.data(), kTokens, kRows - 5)));
+  for (int64_t m = 0; m < kTokens; ++m) {
+    EXPECT_EQ(0, std::memcmp(y.data() + m * (kRows - 5), whole.data() + m * kRows + 5, (kRows - 5) * sizeof(float)));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Linear, LinearCase, testing::ValuesIn(cases()), [](const auto& info) {
+  return fmt::format("{}_{}_{}", info.param.format->name, info.param.isa->name,
+                     info.param.lane == StagedType::bf16 ? "bf16" : "s8_group");
+});
+
+TEST(Linear, decoded_rows_are_the_format_s_own_values) {
+  Context context = make_context(1);
+  const Format& format = *find_format("q6_k");
+  const std::vector<std::byte> data = blocks(format, 3, 256, 7);
+  const Linear linear = *Linear::bind(context, "w", format, data.data(), 3, 256);
+  std::vector<float> wanted(256), got(256);
+  const Planes planes(format.spec, 1, 256);
+  for (int64_t r = 0; r < 3; ++r) {
+    format.to_planes(data.data() + r * format.row_bytes(256), 256, planes.row(0));
+    decode_row(format.spec, planes.row(0), 256, wanted.data());
+    linear.decode_row(r, got.data());
+    EXPECT_EQ(wanted, got);
+  }
+}
+
+TEST(Linear, products_that_share_an_input_share_its_quantization) {
+  Context context = make_context(1, "scalar", StagedType::s8_group);
+  const Format& format = *find_format("q8_0");
+  const std::vector<std::byte> data = blocks(format, 4, 64, 1);
+  const Linear a = *Linear::bind(context, "a", format, data.data(), 4, 64);
+  const Linear b = *Linear::bind(context, "b", format, data.data(), 2, 64);
+  const std::vector<float> x = normal(3 * 64, 1);
+  Activations activations(context, dense_view<const float>(x.data(), 3, 64));
+  const ActivationsView& first = activations.get(a.choose(context, 3), a.weights());
+  EXPECT_EQ(&first, &activations.get(b.choose(context, 3), b.weights()));
+}
+
+TEST(Linear, uses_name_the_kernel_that_ran_and_its_operations) {
+  Context context = make_context(1, "scalar");
+  const Format& format = *find_format("q4_0");
+  const std::vector<std::byte> data = blocks(format, 4, 64, 1);
+  const Linear linear = *Linear::bind(context, "w", format, data.data(), 4, 64);
+  const std::vector<float> x = normal(64, 1);
+  std::vector<float> y(4);
+  ASSERT_TRUE(linear.multiply(context, dense_view<const float>(x.data(), 1, 64), dense_view(y.data(), 1, 4)));
+  ASSERT_EQ(context.uses().size(), 1u);
+  EXPECT_EQ(context.uses().begin()->first, name(*linear.choose(context, 1).kernel));
+  EXPECT_EQ(context.uses().begin()->second.calls, 1);
+  EXPECT_EQ(context.uses().begin()->second.ops, 2.0 * 4 * 64);
+}
+
+std::string message(const Status& status) { return status ? "" : status.error().message; }
+
+TEST(Linear, bad_shapes_are_refused_by_name) {
+  Context context = make_context(1);
+  const Format& format = *find_format("q4_0");
+  const std::vector<std::byte> data = blocks(format, 4, 64, 1);
+  const Expected<Linear> ragged =
+      Linear::bind(context, "blk.3.ffn_down.weight", *find_format("q4_k"), data.data(), 1, 300);
+  ASSERT_FALSE(ragged);
+  EXPECT_EQ(ragged.error().message, "blk.3.ffn_down.weight: 300 columns is not a multiple of 256, the block of q4_k");
+
+  const Linear linear = *Linear::bind(context, "w", format, data.data(), 4, 64);
+  std::vector<float> x(128), y(16);
+  EXPECT_EQ(message(linear.multiply(context, dense_view<const float>(x.data(), 1, 65), dense_view(y.data(), 1, 4))),
+            "w: wanted 64 input columns, got 65");
+  EXPECT_NE(message(linear.multiply(context, dense_view<const float>(x.data(), 1, 64), dense_view(y.data(), 1, 3))),
+            "");
+  EXPECT_EQ(message(linear.multiply(context, dense_view<const float>(x.data(), 0, 64), dense_view(y.data(), 0, 4))),
+            "");
+}
+
+TEST(Linear, a_lane_that_cannot_serve_the_weights_is_an_error_that_says_why) {
+  Context context = make_context(1, "", StagedType::s8_group);
+  const Format& format = *find_format("f16");
+  const std::vector<std::byte> data = blocks(format, 1, 64, 1);
+  const Expected<Linear> linear = Linear::bind(context, "head", format, data.data(), 1, 64);
+  ASSERT_FALSE(linear);
+  EXPECT_EQ(linear.error().message.rfind("head: no kernel serves", 0), 0u) << linear.error().message;
+}
+
+TEST(Context, an_unknown_instruction_set_names_the_known_ones) {
+  const Expected<Context> context = Context::create({1, "mmx", {}});
+  ASSERT_FALSE(context);
+  EXPECT_NE(context.error().message.find("scalar"), std::string::npos) << context.error().message;
+}
+
+}  // namespace
+}  // namespace octalane

@@ -8,6 +8,10 @@ import time
 import llama_cpp
 
 
+# Kept alive for as long as the library may call it.
+SILENT = llama_cpp.llama_log_callback(lambda level, text, data: None)
+
+
 def version():
     return {"llama_cpp_python": importlib.metadata.version("llama-cpp-python"),
             "system": llama_cpp.llama_print_system_info().decode()}
@@ -29,7 +33,7 @@ def decode(context, tokens, first, logits_last=True):
 
 
 def main(path, threads, prompt, generate):
-    llama_cpp.llama_log_set(llama_cpp.llama_log_callback(lambda level, text, data: None), None)
+    llama_cpp.llama_log_set(SILENT, None)
     llama_cpp.llama_backend_init()
     model = llama_cpp.llama_model_load_from_file(path.encode(), llama_cpp.llama_model_default_params())
     params = llama_cpp.llama_context_default_params()

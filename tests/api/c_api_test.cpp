@@ -1,0 +1,110 @@
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "octalane/octalane.h"
+
+namespace {
+
+// Two rows of 32 in Q8_0: an IEEE half scale, then 32 codes. Row r has scale 2^-r and codes of its own.
+std::vector<unsigned char> q8_0_rows() {
+  std::vector<unsigned char> bytes;
+  for (int r = 0; r < 2; ++r) {
+    bytes.push_back(0);
+    bytes.push_back(r == 0 ? 0x3C : 0x38);  // 1.0, 0.5
+    for (int i = 0; i < 32; ++i) bytes.push_back(static_cast<unsigned char>(r == 0 ? i : -i));
+  }
+  return bytes;
+}
+
+struct Fixture : testing::Test {
+  void SetUp() override { ASSERT_EQ(octalane_context_create(nullptr, &context), OCTALANE_OK); }
+  void TearDown() override {
+    octalane_weights_free(weights);
+    octalane_context_free(context);
+  }
+  void bind() {
+    const auto bytes = q8_0_rows();
+    ASSERT_EQ(octalane_weights_bind(context, "q8_0", bytes.data(), bytes.size(), 2, 32, &weights), OCTALANE_OK)
+        << octalane_last_error();
+  }
+  octalane_context* context = nullptr;
+  octalane_weights* weights = nullptr;
+};
+
+using CApi = Fixture;
+
+TEST_F(CApi, multiplies_and_leaves_what_is_not_its_own) {
+  bind();
+  EXPECT_EQ(octalane_weights_rows(weights), 2);
+  EXPECT_EQ(octalane_weights_cols(weights), 32);
+  // Small integers: exact in every lane's 16 bits. x[0] = 1, 1, ...; x[1] = 2, 0, 0, ..., 0, 4.
+  std::vector<float> x(2 * 40, 1e30f), y(2 * 3, -1.0f);
+  for (int k = 0; k < 32; ++k) x[k] = 1, x[40 + k] = 0;
+  x[40] = 2, x[40 + 31] = 4;
+  ASSERT_EQ(octalane_multiply(context, weights, x.data(), 2, 40, y.data(), 3), OCTALANE_OK) << octalane_last_error();
+  EXPECT_EQ(y, (std::vector<float>{496, -248, -1, 124, -62, -1}));
+}
+
+TEST_F(CApi, names_the_kernel) {
+  bind();
+  const char* kernel = nullptr;
+  ASSERT_EQ(octalane_weights_kernel(context, weights, 512, &kernel), OCTALANE_OK);
+  EXPECT_EQ(std::string(kernel).rfind("bf16_gemm_", 0), 0u) << kernel;
+}
+
+TEST_F(CApi, a_context_can_force_its_path) {
+  octalane_context* forced = nullptr;
+  const octalane_options options{1, "scalar", "s8.group"};
+  ASSERT_EQ(octalane_context_create(&options, &forced), OCTALANE_OK) << octalane_last_error();
+  const auto bytes = q8_0_rows();
+  ASSERT_EQ(octalane_weights_bind(forced, "q8_0", bytes.data(), bytes.size(), 2, 32, &weights), OCTALANE_OK);
+  const char* kernel = nullptr;
+  ASSERT_EQ(octalane_weights_kernel(forced, weights, 1, &kernel), OCTALANE_OK);
+  EXPECT_EQ(std::string(kernel).rfind("s8.group_", 0), 0u) << kernel;
+  EXPECT_NE(std::string(kernel).find("_scalar"), std::string::npos) << kernel;
+  octalane_context_free(forced);
+}
+
+TEST_F(CApi, every_mistake_has_its_line) {
+  const auto bytes = q8_0_rows();
+  const auto expect = [](octalane_status status, const char* words) {
+    EXPECT_EQ(status, OCTALANE_ERROR) << words;
+    EXPECT_NE(std::string(octalane_last_error()).find(words), std::string::npos) << octalane_last_error();
+    EXPECT_EQ(std::string(octalane_last_error()).find('\n'), std::string::npos);
+  };
+  octalane_weights* none = nullptr;
+  expect(octalane_weights_bind(context, "q9_9", bytes.data(), bytes.size(), 2, 32, &none), "q9_9");
+  expect(octalane_weights_bind(context, "q8_0", bytes.data(), bytes.size() - 1, 2, 32, &none), "67 bytes");
+  expect(octalane_weights_bind(context, "q8_0", bytes.data(), bytes.size(), 2, 33, &none), "33");
+  expect(octalane_weights_bind(context, "q8_0", bytes.data(), bytes.size(), INT64_MAX, INT64_MAX - 31, &none), "q8_0");
+  expect(octalane_weights_bind(context, "q8_0", bytes.data(), bytes.size(), -1, 32, &none), "-1");
+  expect(octalane_weights_bind(nullptr, "q8_0", bytes.data(), bytes.size(), 2, 32, &none), "NULL");
+  EXPECT_EQ(none, nullptr);
+
+  octalane_file* file = nullptr;
+  expect(octalane_file_open("/nonexistent/model.gguf", &file), "/nonexistent/model.gguf");
+  octalane_context* other = nullptr;
+  const octalane_options unknown_isa{1, "mmx", nullptr}, unknown_lane{1, nullptr, "s4"}, negative{-1, nullptr, nullptr};
+  expect(octalane_context_create(&unknown_isa, &other), "mmx");
+  expect(octalane_context_create(&unknown_lane, &other), "s4");
+  expect(octalane_context_create(&negative, &other), "-1");
+
+  bind();
+  float x[32] = {}, y[2] = {};
+  expect(octalane_multiply(context, weights, x, 1, 32, y, 1), "output stride");
+  expect(octalane_multiply(context, weights, nullptr, 1, 32, y, 2), "NULL");
+  EXPECT_EQ(octalane_multiply(context, weights, nullptr, 0, 32, nullptr, 2), OCTALANE_OK);
+}
+
+TEST_F(CApi, errors_belong_to_the_thread_that_made_them) {
+  octalane_file* file = nullptr;
+  ASSERT_EQ(octalane_file_open("/nonexistent/a", &file), OCTALANE_ERROR);
+  std::thread([] { EXPECT_STREQ(octalane_last_error(), ""); }).join();
+  EXPECT_NE(std::strstr(octalane_last_error(), "/nonexistent/a"), nullptr);
+}
+
+}  // namespace

@@ -94,11 +94,13 @@ class GgufWriter {
   GgufWriter& operator=(GgufWriter&&) noexcept;
   ~GgufWriter();  ///< removes the temporary file when finish() was not reached
 
+  /// A key that was set before gets the new value in its old place. A value that does not fit its type fails the
+  /// next add_tensor, write_tensor or finish. "general.alignment" is obeyed.
   void set(std::string_view key, GgufType type, GgufScalar value);
   void set_array(std::string_view key, std::span<const std::string> values);
   void set_array(std::string_view key, std::span<const int32_t> values);
   void set_array(std::string_view key, std::span<const float> values);
-  /// A value as another file holds it, of any type.
+  /// A value as a parsed file holds it, of any type.
   void copy(std::string_view key, const GgufValue& value);
   /// Declares a tensor; all tensors are declared before the first write_tensor.
   Status add_tensor(std::string_view name, uint32_t ggml_type, std::span<const int64_t> shape);

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <limits>
 #include <type_traits>
 
 #include "files/gguf_state.h"
@@ -18,37 +17,6 @@ constexpr const char* wanted() {
   if constexpr (std::is_integral_v<T>) return "an integer";
   if constexpr (std::is_floating_point_v<T>) return "a number";
   return "a string";
-}
-
-template <class T>
-bool convert(const GgufScalar& scalar, T& out) {
-  return std::visit(
-      [&out](auto value) {
-        using From = decltype(value);
-        if constexpr (std::is_same_v<From, T>) {
-          out = value;
-          return true;
-        } else if constexpr (std::is_same_v<From, bool> || std::is_same_v<From, std::string_view> ||
-                             std::is_same_v<T, bool> || std::is_same_v<T, std::string_view>) {
-          return false;
-        } else if constexpr (std::is_floating_point_v<T>) {
-          out = static_cast<T>(value);
-          return true;
-        } else if constexpr (std::is_integral_v<From>) {
-          out = static_cast<T>(value);
-          return std::in_range<T>(value);
-        } else {
-          return false;
-        }
-      },
-      scalar);
-}
-
-std::string describe(GgufType type, const GgufScalar& scalar) {
-  const std::string name = gguf_type_name(static_cast<uint32_t>(type));
-  if (const auto* value = std::get_if<uint64_t>(&scalar)) return fmt::format("{} {}", name, *value);
-  if (const auto* value = std::get_if<int64_t>(&scalar)) return fmt::format("{} {}", name, *value);
-  return name;
 }
 
 template <class From, class Wide>
@@ -89,6 +57,13 @@ std::string gguf_type_name(uint32_t type) {
   constexpr std::array kNames{"u8",   "i8",     "u16",   "i16", "u32", "i32", "f32",
                               "bool", "string", "array", "u64", "i64", "f64"};
   return type < kNames.size() ? kNames[type] : fmt::format("type {}", type);
+}
+
+std::string describe(GgufType type, const GgufScalar& scalar) {
+  const std::string name = gguf_type_name(static_cast<uint32_t>(type));
+  if (const auto* value = std::get_if<uint64_t>(&scalar)) return fmt::format("{} {}", name, *value);
+  if (const auto* value = std::get_if<int64_t>(&scalar)) return fmt::format("{} {}", name, *value);
+  return name;
 }
 
 uint64_t gguf_type_bytes(GgufType type) {

@@ -1,0 +1,40 @@
+// What a loaded model holds. Private to the model room.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "model/model.h"
+#include "model/rope.h"
+
+namespace octalane {
+
+/// y = x W^T (+ bias, when the file has one).
+struct Product {
+  Linear weights;
+  std::vector<float> bias;
+};
+
+struct Layer {
+  std::vector<float> attention_norm, q_norm, k_norm, feed_forward_norm;  // q_norm, k_norm: empty without head norms
+  Product q, k, v, output, gate, up, down;
+};
+
+/// Rows of token_embd.weight in the file, for models whose head is another matrix.
+struct FileRows {
+  GgufFile file;  // keeps the mapping
+  const Format* format = nullptr;
+  const std::byte* data = nullptr;
+};
+
+struct Model::State {
+  ModelConfig config;
+  Rope rope;
+  std::optional<FileRows> embedding;  // empty: tied, rows come from the packed head
+  std::vector<Layer> layers;
+  std::vector<float> output_norm;
+  Product head;
+  std::vector<const Linear*> linears;
+};
+
+}  // namespace octalane

@@ -20,7 +20,7 @@ step() { # name, command...
 }
 
 build() { # preset
-  cmake --preset "$1" --log-level=WARNING && cmake --build --preset "$1" -j "$jobs"
+  cmake --preset "$1" --log-level=WARNING -D CMAKE_COMPILE_WARNING_AS_ERROR=ON && cmake --build --preset "$1" -j "$jobs"
 }
 # Tests named slow take minutes under the sanitizers; the release pass runs them.
 run_tests() { # preset, ctest arguments

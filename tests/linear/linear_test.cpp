@@ -127,9 +127,9 @@ TEST_P(LinearCase, a_view_from_row_five_equals_the_rows_of_the_whole) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Linear, LinearCase, testing::ValuesIn(cases()), [](const auto& info) {
-  return fmt::format("{}_{}_{}", info.param.format->name, info.param.isa->name,
-                     info.param.lane == StagedType::bf16 ? "bf16" : "s8_group");
+INSTANTIATE_TEST_SUITE_P(Linear, LinearCase, testing::ValuesIn(cases()), [](const auto& test) {
+  return fmt::format("{}_{}_{}", test.param.format->name, test.param.isa->name,
+                     test.param.lane == StagedType::bf16 ? "bf16" : "s8_group");
 });
 
 TEST(Linear, decoded_rows_are_the_format_s_own_values) {

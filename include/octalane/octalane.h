@@ -1,8 +1,8 @@
 /* octalane C API: bind a weight matrix once, multiply activations by it often.
  *
- * Every function that can fail returns a status; octalane_last_error() then holds one line that says what, where, wanted
- * and got. No exception crosses this interface. Objects are freed by their own _free function (NULL is fine). An object
- * must not be used by two threads at once; different contexts may be. */
+ * Every function that can fail returns a status; octalane_last_error() then holds one line that says what, where,
+ * wanted and got. No exception crosses this interface. Objects are freed by their own _free function (NULL is fine). An
+ * object must not be used by two threads at once; different contexts may be. */
 #ifndef OCTALANE_OCTALANE_H
 #define OCTALANE_OCTALANE_H
 
@@ -44,8 +44,8 @@ void octalane_file_free(octalane_file* file);
 /* Packs a tensor of a file: its first dimension is cols, the others together are rows. The file may be freed after. */
 octalane_status octalane_weights_bind_tensor(octalane_context* context, const octalane_file* file, const char* tensor,
                                              octalane_weights** out);
-/* Packs rows x cols weights lying in `bytes` bytes at `data` in the blocks of a format ("q4_k", "q8_0", "bf16", ...). The
- * data may be freed after. */
+/* Packs rows x cols weights lying in `bytes` bytes at `data` in the blocks of a format ("q4_k", "q8_0", "bf16", ...).
+ * The data may be freed after. */
 octalane_status octalane_weights_bind(octalane_context* context, const char* format, const void* data, size_t bytes,
                                       int64_t rows, int64_t cols, octalane_weights** out);
 void octalane_weights_free(octalane_weights* weights);

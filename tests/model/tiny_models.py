@@ -11,8 +11,9 @@ VOCABULARY = 300
 EMBEDDING = 64
 FEED_FORWARD = 96
 LAYERS = 2
-CONTEXT = 128
+CONTEXT = 256
 TOKENS = 40
+POSITIONS = [0] + list(range(4, TOKENS, 5))  # whose logits are recorded
 CODE_SCALE = {"token_embd.weight": 2.0**-8, "output.weight": 2.0**-8}
 PLAIN_SCALE = 2.0**-9
 

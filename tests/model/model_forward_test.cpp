@@ -127,7 +127,7 @@ TEST_P(Variants, AreTheSameToTheBitForAnyThreadsAndAnySplitOfThePrompt) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Model, Variants, testing::ValuesIn(tiny::variants()),
-                         [](const auto& info) { return info.param.name; });
+                         [](const auto& test) { return test.param.name; });
 
 /// The gate can fail: each pair shares all weights, and one key or tensor tells them apart.
 TEST(ModelGate, EveryVariantIsFarFromItsNeighboursRecording) {

@@ -33,7 +33,7 @@ need_command ninja-build ninja
 need_command pkg-config pkg-config
 # GoogleTest is here because CMake looks for it whenever it configures with tests, built or not.
 need_headers libfmt-dev fmt/format.h libexpected-dev tl/expected.hpp libpcre2-dev pcre2.h libcli11-dev CLI/CLI.hpp \
-  nlohmann-json3-dev nlohmann/json.hpp libgtest-dev gtest/gtest.h
+  nlohmann-json3-dev nlohmann/json.hpp libgtest-dev gtest/gtest.h libgmock-dev gmock/gmock.h
 need_command python3 python3
 python3 -c 'import ensurepip, venv' >/dev/null 2>&1 || missing+=(python3-venv)
 [ -s /etc/ssl/certs/ca-certificates.crt ] || missing+=(ca-certificates)

@@ -25,4 +25,18 @@ inline void split_nibbles(const uint8_t* bytes, int count, uint8_t* low, uint8_t
   }
 }
 
+/// The inverse of split_nibbles; bits above the low four of a code are left out.
+inline void join_nibbles(const uint8_t* low, const uint8_t* high, int count, uint8_t* bytes) {
+  for (int i = 0; i < count; ++i) bytes[i] = static_cast<uint8_t>((low[i] & 15) | high[i] << 4);
+}
+
+/// Writes encode(values of the block) for each block of `values` values; the bytes need no alignment.
+template <class Block, class Encode>
+void encode_each_block(const float* values, int64_t cols, int block_values, std::byte* out, Encode encode) {
+  for (int64_t b = 0; b < cols / block_values; ++b) {
+    const Block block = encode(values + b * block_values);
+    std::memcpy(out + b * static_cast<int64_t>(sizeof block), &block, sizeof block);
+  }
+}
+
 }  // namespace octalane

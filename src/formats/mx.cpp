@@ -1,9 +1,14 @@
 // MXFP4: 32 values of E2M1, kept doubled so that they are integers, under one power-of-two scale (E8M0), kept halved.
 // Values: OCP Microscaling Formats (MX) Specification v1.0. Layout: ggml-common.h of ggml, where nibble j of the low
 // half comes first, as in Q4_0.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
 #include "core/half.h"
 #include "formats/blocks.h"
 #include "formats/families.h"
+#include "formats/fit.h"
 
 namespace octalane {
 namespace {
@@ -25,6 +30,54 @@ void planes_of_mxfp4(const std::byte* bytes, int64_t cols, const PlaneRow& out) 
   });
 }
 
+/// The code of the E2M1 level (doubled) nearest to a magnitude; of two equally near the smaller.
+uint8_t nearest_magnitude(float doubled) {
+  constexpr float boundaries[] = {0.5f, 1.5f, 2.5f, 3.5f, 5.0f, 7.0f, 10.0f};
+  int code = 0;
+  for (const float boundary : boundaries) code += doubled > boundary ? 1 : 0;
+  return static_cast<uint8_t>(code);
+}
+
+/// x in units of 2^(scale - 128) -> codes; returns the squared error in units of the given scale.
+float round_to_levels(const float* x, uint8_t* codes) {
+  float error = 0.0f;
+  for (int i = 0; i < block_values; ++i) {
+    const float magnitude = std::fabs(x[i]);
+    const uint8_t code = nearest_magnitude(magnitude);
+    const float miss = magnitude - static_cast<float>(doubled_e2m1[code]);
+    error += miss * miss;
+    codes[i] = static_cast<uint8_t>(code | (std::signbit(x[i]) && code != 0 ? 8 : 0));
+  }
+  return error;
+}
+
+/// Of the scales that put the largest magnitude at 2..16 (levels end at 12) the one of least squared error.
+BlockMXFP4 block_of_mxfp4(const float* values) {
+  float x[block_values];
+  fit::sanitize(values, block_values, std::numeric_limits<float>::max(), x);
+  const float extremum = std::fabs(fit::signed_extremum(x, block_values));
+  BlockMXFP4 best{};
+  if (extremum == 0.0f) return best;
+  const int exponent = std::ilogb(extremum);
+  float least = std::numeric_limits<float>::infinity();
+  for (int shift = 1; shift <= 3; ++shift) {
+    const int scale = std::clamp(exponent - shift + 128, 0, 254);
+    float scaled[block_values];
+    for (int i = 0; i < block_values; ++i) scaled[i] = std::ldexp(x[i], 128 - scale);
+    uint8_t codes[block_values];
+    const float error = std::ldexp(round_to_levels(scaled, codes), -2 * shift);
+    if (error >= least) continue;
+    least = error;
+    best.scale = static_cast<uint8_t>(scale);
+    join_nibbles(codes, codes + 16, 16, best.nibbles);
+  }
+  return best;
+}
+
+void encode_mxfp4(const float* values, int64_t cols, std::byte* out) {
+  encode_each_block<BlockMXFP4>(values, cols, block_values, out, block_of_mxfp4);
+}
+
 }  // namespace
 
 namespace family {
@@ -37,6 +90,7 @@ constinit const Format mxfp4{
     .spec = {.code = {.map = CodeMap::table, .bits = 4, .table = doubled_e2m1},
              .scale = {.type = ScaleType::e8m0_half, .group = block_values}},
     .to_planes = planes_of_mxfp4,
+    .from_float = encode_mxfp4,
 };
 
 }  // namespace family

@@ -83,13 +83,15 @@ struct Trial {
 
 /// The least-squares scale and bias for the levels of one trial; `ceiling` = the largest bias allowed.
 Trial solve(const LevelSums& sums, float n, float sum_x, float ceiling) {
-  const float determinant = n * sums.level2 - sums.level * sums.level;
-  if (determinant <= 0.0f) return {};
+  const float determinant = n * sums.level2 - sums.level * sums.level;  // exact: integers below 2^24
+  if (sums.level2 == 0.0f) return {};
   Affine fit;
-  fit.scale = (n * sums.value_level - sum_x * sums.level) / determinant;
-  fit.bias = (sum_x - fit.scale * sums.level) / n;
-  if (fit.bias > ceiling) {
-    fit.bias = ceiling;
+  if (determinant > 0.0f) {
+    fit.scale = (n * sums.value_level - sum_x * sums.level) / determinant;
+    fit.bias = (sum_x - fit.scale * sums.level) / n;
+  }
+  if (determinant == 0.0f || fit.bias > ceiling) {  // one level for all values, or a bias that cannot be stored
+    fit.bias = determinant == 0.0f ? 0.0f : ceiling;
     fit.scale = (sums.value_level - fit.bias * sums.level) / sums.level2;
   }
   const float gain = fit.scale * (2.0f * sums.value_level - fit.scale * sums.level2) +

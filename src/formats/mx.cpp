@@ -51,21 +51,22 @@ float round_to_levels(const float* x, uint8_t* codes) {
   return error;
 }
 
-/// Of the scales that put the largest magnitude at 2..16 (levels end at 12) the one of least squared error.
+/// The scale of least squared error among those that put the largest magnitude at 2..4, 4..8 and 8..16 levels, of 12.
 BlockMXFP4 block_of_mxfp4(const float* values) {
+  constexpr float largest = 0x1.8p127f;  // the last level below infinity
   float x[block_values];
-  fit::sanitize(values, block_values, std::numeric_limits<float>::max(), x);
-  const float extremum = std::fabs(fit::signed_extremum(x, block_values));
+  fit::sanitize(values, block_values, largest, x);
   BlockMXFP4 best{};
+  const float extremum = std::fabs(fit::signed_extremum(x, block_values));
   if (extremum == 0.0f) return best;
-  const int exponent = std::ilogb(extremum);
+  const int finest = std::max(std::ilogb(extremum) - 3 + 128, 0);
   float least = std::numeric_limits<float>::infinity();
-  for (int shift = 1; shift <= 3; ++shift) {
-    const int scale = std::clamp(exponent - shift + 128, 0, 254);
+  for (int coarser = 0; coarser < 3; ++coarser) {
+    const int scale = finest + coarser;  // at most 127 - 3 + 128 + 2 = 254
     float scaled[block_values];
     for (int i = 0; i < block_values; ++i) scaled[i] = std::ldexp(x[i], 128 - scale);
     uint8_t codes[block_values];
-    const float error = std::ldexp(round_to_levels(scaled, codes), -2 * shift);
+    const float error = std::ldexp(round_to_levels(scaled, codes), 2 * coarser);
     if (error >= least) continue;
     least = error;
     best.scale = static_cast<uint8_t>(scale);

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Makes golden/<format>.blocks (raw blocks) and golden/<format>.values (what the PyPI package `gguf` decodes them to).
+"""Makes golden/<format>.blocks (raw blocks) and golden/<format>.values (what the PyPI package `gguf` decodes them to),
+and golden/{f32,f16,bf16}.encoded: the values of f32.values as gguf and numpy round them.
 
     python3 tests/formats/make_golden.py            needs the PyPI packages gguf (0.19 made the committed files) and numpy
 
@@ -68,8 +69,9 @@ def mxfp4_blocks(rng):
 
 def float_blocks(rng, name):
     if name == "f32":
-        special = np.array([0, -0.0, 1e-40, -1e-45, 3.4028235e38, np.inf, -np.inf, np.nan], np.float32)
-        return np.concatenate([special, rng.standard_normal(504).astype(np.float32)]).view(np.uint8).reshape(-1, 4)
+        special = np.array([0, -0.0, 1e-40, -1e-45, 3.4028235e38, np.inf, -np.inf, np.nan,
+                            65519.9, 65520, -7e4, 2.0**-25, 1.5 * 2.0**-25, 6.1e-5, 1 + 2.0**-11, 1 + 3 * 2.0**-11], np.float32)
+        return np.concatenate([special, rng.standard_normal(496).astype(np.float32)]).view(np.uint8).reshape(-1, 4)
     special = np.array(HALVES + [0x7F80, 0xFF80, 0x7FC0, 0x7F81, 0x007F, 0x0080], np.uint16)
     return np.concatenate([special, rng.integers(0, 65536, 1006, dtype=np.uint16)]).view(np.uint8).reshape(-1, 2)
 
@@ -88,9 +90,14 @@ def main():
             blocks = mxfp4_blocks(rng) if name == "mxfp4" else float_blocks(rng, name)
         with np.errstate(all="ignore"):
             decoded = gguf.quants.dequantize(blocks.reshape(1, -1), kind).astype("<f4").ravel()
+        decoded[np.isnan(decoded)] = np.nan  # one NaN for all machines
         assert blocks.shape[1] == size and decoded.size == len(blocks) * values, name
         (folder / f"{name}.blocks").write_bytes(blocks.tobytes())
         (folder / f"{name}.values").write_bytes(decoded.tobytes())
+        if name in ("f32", "f16", "bf16"):
+            source = np.frombuffer((folder / "f32.values").read_bytes(), np.float32)
+            with np.errstate(all="ignore"):
+                (folder / f"{name}.encoded").write_bytes(gguf.quants.quantize(source, kind).tobytes())
         print(f"{name}: {len(blocks)} blocks of {size} bytes, {np.isnan(decoded).sum()} of {decoded.size} values NaN")
 
 

@@ -1,0 +1,189 @@
+// Packed records -> bfloat16 weights at fp32 width, column by column. gemm stores them to a panel, gemv multiplies them
+// at once; both get the same bits.
+#pragma once
+
+#include "kernels/avx2/unpack.h"
+
+namespace octalane::avx2 {
+namespace {
+
+/// Byte J of every 32-bit lane.
+template <int J>
+OCTALANE_INLINE __m256i byte_of_lane(__m256i bytes) {
+  if constexpr (J == 0) return _mm256_and_si256(bytes, _mm256_set1_epi32(255));
+  if constexpr (J == 3) return _mm256_srli_epi32(bytes, 24);
+  constexpr auto at = [](int lane) { return static_cast<int>(0x80808000u) | (4 * lane + J); };
+  const __m128i pick = _mm_setr_epi32(at(0), at(1), at(2), at(3));
+  return _mm256_shuffle_epi8(bytes, _mm256_broadcastsi128_si256(pick));
+}
+
+/// bfloat16 of fma(scale, code, offset): serves codes whose scale * level is exact, see CodeDecoder.
+struct FusedFinish {
+  Pair scale, offset;
+  OCTALANE_INLINE __m256 operator()(__m256 code, int half) const {
+    return round_to_bf16_in_range(_mm256_fmadd_ps(scale.v[half], code, offset.v[half]));
+  }
+};
+
+/// bfloat16 of scale * (code - zero) + bias, each operation rounded, any value.
+struct GeneralFinish {
+  GroupScales group;
+  bool has_bias;
+  float zero;
+  OCTALANE_INLINE __m256 operator()(__m256 code, int half) const {
+    const __m256 level = _mm256_sub_ps(code, _mm256_set1_ps(zero));
+    __m256 value = _mm256_mul_ps(group.scale.v[half], level);
+    if (has_bias) value = _mm256_add_ps(value, group.bias.v[half]);
+    return round_to_bf16(value);
+  }
+};
+
+/// Decodes code weights. Every column goes to sink(column of the record, weights of the sixteen rows), ascending.
+template <int Bits, bool Table>
+class CodeDecoder {
+ public:
+  OCTALANE_INLINE explicit CodeDecoder(const PackedView& w) : w_(w) {
+    const ScaleSpec& s = w.spec.scale;
+    // Table codes are looked up as level + 128, so that all codes are unsigned bytes.
+    zero_ = Table ? 128 : w.spec.code.zero;
+    if constexpr (Table) table_ = level_table(w.spec.code, 128);
+    fused_ = s.has_bias ? zero_ == 0 && scale_bits(s) + Bits <= 24 : (zero_ & (zero_ - 1)) == 0;
+  }
+
+  template <class Sink>
+  OCTALANE_INLINE void record(const std::byte* record, const Sink& sink) const {
+    GroupScales scales;
+    FusedFinish finish;
+    bool fused = false;
+    for (int b = 0; b < w_.record.cols / kBlockCols; ++b) {
+      const std::byte* block = record + b * w_.record.block_bytes;
+      unroll<2>([&](auto half) OCTALANE_INLINE_LAMBDA {
+        const int column = b * kBlockCols + half.value * 16;
+        if (column % w_.spec.scale.group == 0) {
+          scales = group_scales(w_, record, column / w_.spec.scale.group);
+          fused = fused_ && in_range(scales);
+          finish = {scales.scale, w_.spec.scale.has_bias ? scales.bias : zero_offset(scales.scale)};
+        }
+        if (__builtin_expect(fused, 1)) {
+          columns<half.value>(block, finish,
+                              [&](int c, const Pair& weights) OCTALANE_INLINE_LAMBDA { sink(column + c, weights); });
+        } else {
+          Pair decoded[16];
+          general<half.value>(block, scales, decoded);
+          for (int c = 0; c < 16; ++c) sink(column + c, decoded[c]);
+        }
+      });
+    }
+  }
+
+ private:
+  /// Significant bits of scale (* sub-scale), given that their product is exact; a large number when it may not be.
+  OCTALANE_INLINE static int scale_bits(const ScaleSpec& s) {
+    const int bits = s.type == ScaleType::f32 ? 24 : s.type == ScaleType::f16 ? 11 : s.type == ScaleType::bf16 ? 8 : 1;
+    return bits + (s.nested() ? 7 : 0);
+  }
+
+  /// Scales and biases of 0 or of [2^-100, 2^100): then weights are 0 or of [2^-126, 2^112), for they are sums of whole
+  /// multiples of 2^-123. Everything else, infinities and NaNs included, takes the general path.
+  OCTALANE_INLINE bool in_range(const GroupScales& g) const {
+    const __m256i magnitude = _mm256_set1_epi32(0x7FFFFFFF);
+    const __m256i one = _mm256_set1_epi32(1);
+    __m256i high = _mm256_setzero_si256();
+    __m256i low = _mm256_set1_epi32(-1);  // of magnitude - 1, unsigned: zero is the largest
+    const auto take = [&](__m256 value) OCTALANE_INLINE_LAMBDA {
+      const __m256i bits = _mm256_and_si256(_mm256_castps_si256(value), magnitude);
+      high = _mm256_max_epi32(high, bits);
+      low = _mm256_min_epu32(low, _mm256_sub_epi32(bits, one));
+    };
+    take(g.scale.v[0]);
+    take(g.scale.v[1]);
+    if (w_.spec.scale.has_bias) {
+      take(g.bias.v[0]);
+      take(g.bias.v[1]);
+    }
+    const __m256i lowest = _mm256_set1_epi32(((127 - 100) << 23) - 1);
+    const __m256i too_high = _mm256_cmpgt_epi32(high, _mm256_set1_epi32(((127 + 100) << 23) - 1));
+    const __m256i low_enough = _mm256_cmpeq_epi32(_mm256_max_epu32(low, lowest), low);
+    return _mm256_movemask_epi8(_mm256_andnot_si256(too_high, low_enough)) == -1;
+  }
+
+  OCTALANE_INLINE Pair zero_offset(const Pair& scale) const {
+    const __m256 zero = _mm256_set1_ps(static_cast<float>(-zero_));
+    return {{_mm256_mul_ps(scale.v[0], zero), _mm256_mul_ps(scale.v[1], zero)}};
+  }
+
+  template <int Half, class Finish, class Sink>
+  OCTALANE_INLINE void columns(const std::byte* block, const Finish& finish, const Sink& sink) const {
+    unroll<4>([&](auto q) OCTALANE_INLINE_LAMBDA {
+      __m256i low = unpack_quad<Bits, Half * 4 + q.value>(block, 0);
+      __m256i high = unpack_quad<Bits, Half * 4 + q.value>(block, 1);
+      if constexpr (Table) {
+        low = _mm256_shuffle_epi8(table_, low);
+        high = _mm256_shuffle_epi8(table_, high);
+      }
+      unroll<4>([&](auto j) OCTALANE_INLINE_LAMBDA {
+        const __m256 low_codes = _mm256_cvtepi32_ps(byte_of_lane<j.value>(low));
+        const __m256 high_codes = _mm256_cvtepi32_ps(byte_of_lane<j.value>(high));
+        sink(q.value * 4 + j.value, Pair{{finish(low_codes, 0), finish(high_codes, 1)}});
+      });
+    });
+  }
+
+  /// Out of line: rare, or for scales that few formats have.
+  template <int Half>
+  [[gnu::noinline]] void general(const std::byte* block, const GroupScales& scales, Pair* out) const {
+    const GeneralFinish finish{scales, w_.spec.scale.has_bias, static_cast<float>(zero_)};
+    columns<Half>(block, finish, [out](int c, const Pair& weights) OCTALANE_INLINE_LAMBDA { out[c] = weights; });
+  }
+
+  PackedView w_;
+  int zero_;
+  bool fused_;
+  __m256i table_;
+};
+
+/// Decodes float weights, likewise.
+template <CodeMap Map>
+class FloatDecoder {
+ public:
+  OCTALANE_INLINE explicit FloatDecoder(const PackedView&) {}
+
+  template <class Sink>
+  OCTALANE_INLINE void record(const std::byte* record, const Sink& sink) const {
+    constexpr int width = Map == CodeMap::f32 ? 4 : 2;
+    for (int c = 0; c < kBlockCols; ++c) {
+      const std::byte* from = record + c * kRows * width;
+      sink(c, Pair{{element(from), element(from + 8 * width)}});
+    }
+  }
+
+ private:
+  OCTALANE_INLINE static __m256 element(const std::byte* from) {
+    if constexpr (Map == CodeMap::bf16) return bf16_to_f32(from);
+    if constexpr (Map == CodeMap::f16) return round_to_bf16(halves_to_f32(from));
+    return round_to_bf16(_mm256_loadu_ps(reinterpret_cast<const float*>(from)));
+  }
+};
+
+/// body(decoder) with the decoder of these weights.
+template <class Body>
+OCTALANE_INLINE void with_decoder(const PackedView& w, const Body& body) {
+  switch (w.spec.code.map) {
+    case CodeMap::f16: return body(FloatDecoder<CodeMap::f16>(w));
+    case CodeMap::bf16: return body(FloatDecoder<CodeMap::bf16>(w));
+    case CodeMap::f32: return body(FloatDecoder<CodeMap::f32>(w));
+    case CodeMap::table: return body(CodeDecoder<4, true>(w));
+    case CodeMap::offset: break;
+  }
+  switch (w.spec.code.bits) {
+    case 2: return body(CodeDecoder<2, false>(w));
+    case 3: return body(CodeDecoder<3, false>(w));
+    case 4: return body(CodeDecoder<4, false>(w));
+    case 5: return body(CodeDecoder<5, false>(w));
+    case 6: return body(CodeDecoder<6, false>(w));
+    default: return body(CodeDecoder<8, false>(w));
+  }
+}
+
+}  // namespace
+}  // namespace octalane::avx2

@@ -1,0 +1,40 @@
+// The entries of the AVX2 instruction set (AVX2, FMA, F16C). Every output is one chain in ascending K, so gemv equals
+// gemm to the bit for any number of tokens and any split, and both equal the scalar reference.
+#pragma once
+
+#include "kernels/kernel.h"
+
+namespace octalane::avx2 {
+
+inline constexpr int kRows = 16;        ///< weight rows of a tile: two vectors of eight fp32
+inline constexpr int kPanelCols = 256;  ///< columns that a gemm decodes at once: any record is a whole fraction of it
+inline constexpr int kBf16Tokens = 6;   ///< 6 x 2 accumulators + 2 weights + 1 broadcast = 15 of 16 registers
+inline constexpr int kS8Tokens = 2;     ///< 2 x 2 fp32 + 2 x 2 int32 accumulators + 4 weight quads = 12, rest scratch
+inline constexpr int kGemvTokens = 4;
+
+/// bf16 gemm: a panel decoded to bfloat16 values at fp32 width. 16 KiB, half of the smallest L1.
+inline constexpr int kBf16PanelBytes = kPanelCols * kRows * 4;
+
+/// s8.group gemm: a panel of codes at 8 bits, fp32 scale and bias per group of at least 16 columns.
+struct CodePanel {
+  alignas(64) int8_t codes[kPanelCols / 4][kRows][4];
+  alignas(64) float scale[kPanelCols / 16][kRows];
+  alignas(64) float bias[kPanelCols / 16][kRows];
+};
+
+/// Chain per output: y = fma(w, x, y), weights decoded and rounded to bfloat16 as the scalar kernel states.
+void bf16_gemm(const MatmulArgs& args);
+void bf16_gemv(const MatmulArgs& args);
+
+/// Chain per output as the scalar kernel states; integer parts exact, no intermediate saturates.
+void s8_group_gemm(const MatmulArgs& args);
+void s8_group_gemv(const MatmulArgs& args);
+
+void quantize_bf16(const QuantizeArgs& args);
+void quantize_s8(const QuantizeArgs& args);
+
+void attend(const AttendArgs& args);
+
+std::string unavailable();
+
+}  // namespace octalane::avx2

@@ -1,0 +1,60 @@
+#include "kernels/weight_support.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace octalane {
+namespace {
+
+std::string why_not_codes(const CodeSpec& code) {
+  if (code.is_float()) {
+    const int wanted = code.map == CodeMap::f32 ? 32 : 16;
+    if (code.bits == wanted) return {};
+    return fmt::format("float elements of {} bits, wanted {}", code.bits, wanted);
+  }
+  if (code.map == CodeMap::table) {
+    return code.bits == 4 ? std::string{} : fmt::format("table codes of {} bits, wanted 4", code.bits);
+  }
+  for (const int bits : {2, 3, 4, 5, 6, 8}) {
+    if (code.bits == bits) return {};
+  }
+  return fmt::format("codes of {} bits, wanted 2, 3, 4, 5, 6 or 8", code.bits);
+}
+
+std::string why_not_scales(const ScaleSpec& scale) {
+  const int group = scale.group;
+  if (group != 16 && group != 32 && group != 64 && group != 128) {
+    return fmt::format("groups of {} columns, wanted 16, 32, 64 or 128", group);
+  }
+  if (scale.nested() && (scale.super > 256 || scale.super % std::max(kBlockCols, group) != 0)) {
+    return fmt::format("super-groups of {} columns, wanted a multiple of {} up to 256", scale.super,
+                       std::max(kBlockCols, group));
+  }
+  if (scale.type == ScaleType::none) return "codes without a scale";
+  return {};
+}
+
+}  // namespace
+
+std::string why_not_staged(const Problem& problem) {
+  const WeightSpec& spec = problem.weights;
+  std::string why = why_not_codes(spec.code);
+  if (!why.empty() || spec.code.is_float()) {
+    if (why.empty() && problem.staged == StagedType::s8_group) {
+      return "weights are floats: there are no integer codes to multiply";
+    }
+    return why;
+  }
+  why = why_not_scales(spec.scale);
+  if (!why.empty()) return why;
+  const int unit = spec.scale.nested() ? spec.scale.super : spec.scale.group;
+  if (problem.cols % unit != 0) return fmt::format("{} columns, wanted a multiple of {}", problem.cols, unit);
+  return {};
+}
+
+ActivationGroups s8_group_groups(const WeightSpec& spec) {
+  return {.scale_group = std::max<int>(kBlockCols, spec.scale.group), .sum_group = spec.scale.group};
+}
+
+}  // namespace octalane

@@ -1,0 +1,32 @@
+// The fp64 judge of a product. It knows the planes, never the packed bytes, and shares no code with any kernel.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "kernels/operands.h"
+
+namespace octalane::test {
+
+/// The nearest bfloat16 value, ties to even, by arithmetic on the value instead of its bits.
+double nearest_bf16(double value);
+
+/// What y should be and by how much it may differ.
+struct Judged {
+  std::vector<double> y, tolerance;  ///< [rows of x][rows of W]
+};
+
+/// fp64 on the very operands that a kernel multiplies. The tolerance is derived: unit roundoff times the magnitudes
+/// that meet in an output times the roundings on its way (one per column for bf16; for s8.group one per activation
+/// group, and up to 8 in a group: two of the reference weight, of D, of R, and of the terms).
+Judged judge_kernel(StagedType staged, const Planes& planes, const Formed& x);
+
+/// fp64 on fp32 activations and decoded weights; the tolerance adds the rounding of both operands to 16 bits, or half
+/// a step of every activation code, to the kernel's own.
+Judged judge_total(StagedType staged, const Planes& planes, const Activations& x, const Formed& formed,
+                   const Judged& kernel);
+
+/// Empty when the first y.rows rows are within tolerance; else the first output that is not, for a person to read.
+std::string mismatch(const Judged& judged, MatrixView<const float> y);
+
+}  // namespace octalane::test

@@ -43,6 +43,29 @@ float sum_of(const float* x, int count, float offset) {
   return total(sum);
 }
 
+struct Trial {
+  Affine fit;      ///< bias relative to the offset
+  float gain = 0;  ///< how much of the squared error the fit explains
+};
+
+/// The least-squares scale and bias for the levels of one trial; `ceiling` = the largest bias allowed.
+Trial solve(const LevelSums& sums, float n, float sum_x, float ceiling) {
+  const float determinant = n * sums.level2 - sums.level * sums.level;  // exact: integers below 2^24
+  if (sums.level2 == 0.0f) return {};
+  Affine fit;
+  if (determinant > 0.0f) {
+    fit.scale = (n * sums.value_level - sum_x * sums.level) / determinant;
+    fit.bias = (sum_x - fit.scale * sums.level) / n;
+  }
+  if (determinant == 0.0f || fit.bias > ceiling) {  // one level for all values, or a bias that cannot be stored
+    fit.bias = determinant == 0.0f ? 0.0f : ceiling;
+    fit.scale = (sums.value_level - fit.bias * sums.level) / sums.level2;
+  }
+  const float gain = fit.scale * (2.0f * sums.value_level - fit.scale * sums.level2) +
+                     fit.bias * (2.0f * (sum_x - fit.scale * sums.level) - n * fit.bias);
+  return {fit, gain};
+}
+
 }  // namespace
 
 void sanitize(const float* values, int count, float limit, float* out) {
@@ -73,33 +96,6 @@ float scale_for_levels(const float* x, int count, int low, int high) {
   }
   return best_scale;
 }
-
-namespace {
-
-struct Trial {
-  Affine fit;      ///< bias relative to the offset
-  float gain = 0;  ///< how much of the squared error the fit explains
-};
-
-/// The least-squares scale and bias for the levels of one trial; `ceiling` = the largest bias allowed.
-Trial solve(const LevelSums& sums, float n, float sum_x, float ceiling) {
-  const float determinant = n * sums.level2 - sums.level * sums.level;  // exact: integers below 2^24
-  if (sums.level2 == 0.0f) return {};
-  Affine fit;
-  if (determinant > 0.0f) {
-    fit.scale = (n * sums.value_level - sum_x * sums.level) / determinant;
-    fit.bias = (sum_x - fit.scale * sums.level) / n;
-  }
-  if (determinant == 0.0f || fit.bias > ceiling) {  // one level for all values, or a bias that cannot be stored
-    fit.bias = determinant == 0.0f ? 0.0f : ceiling;
-    fit.scale = (sums.value_level - fit.bias * sums.level) / sums.level2;
-  }
-  const float gain = fit.scale * (2.0f * sums.value_level - fit.scale * sums.level2) +
-                     fit.bias * (2.0f * (sum_x - fit.scale * sums.level) - n * fit.bias);
-  return {fit, gain};
-}
-
-}  // namespace
 
 Affine affine_for_levels(const float* x, int count, int top, Bias allowed) {
   const auto [low_at, high_at] = std::minmax_element(x, x + count);

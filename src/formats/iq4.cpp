@@ -65,7 +65,7 @@ constexpr std::array<uint8_t, 512> nearest_codes = make_nearest_codes();
 
 uint8_t nearest_code(float value) {
   const float shifted = std::min(std::max(2.0f * value, -255.0f), 255.0f) + 256.0f;
-  return nearest_codes[static_cast<size_t>(shifted)];
+  return nearest_codes[static_cast<size_t>(static_cast<int>(shifted))];
 }
 
 /// Rounds 32 values to the table under a scale; returns the squared error. codes may be null.

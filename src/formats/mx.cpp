@@ -62,9 +62,10 @@ BlockMXFP4 block_of_mxfp4(const float* values) {
   const int finest = std::max(std::ilogb(extremum) - 3 + 128, 0);
   float least = std::numeric_limits<float>::infinity();
   for (int coarser = 0; coarser < 3; ++coarser) {
-    const int scale = finest + coarser;  // at most 127 - 3 + 128 + 2 = 254
+    const int scale = finest + coarser;                // at most 127 - 3 + 128 + 2 = 254
+    const double unit = std::ldexp(1.0, 128 - scale);  // fp64: 2^128 is infinite in fp32
     float scaled[block_values];
-    for (int i = 0; i < block_values; ++i) scaled[i] = std::ldexp(x[i], 128 - scale);
+    for (int i = 0; i < block_values; ++i) scaled[i] = static_cast<float>(x[i] * unit);
     uint8_t codes[block_values];
     const float error = std::ldexp(round_to_levels(scaled, codes), 2 * coarser);
     if (error >= least) continue;

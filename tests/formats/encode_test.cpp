@@ -1,4 +1,6 @@
 // Encoding: no worse than ggml's own quantizer, the same bytes every time, and unharmed by any input.
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <limits>
@@ -87,6 +89,10 @@ void expect_no_worse_than_ggml(const Format& format, const Case& recorded, doubl
   const double error = rms_difference(decode(format, encode(format, rows)), rows);
   EXPECT_LE(error, allowed_error(recorded))
       << recorded.rows << " seed " << recorded.seed << ", ggml " << recorded.rms_error;
+  // Kept in the test report (--gtest_output=json:...): the receipt behind docs/formats.md.
+  testing::Test::RecordProperty(
+      fmt::format("{} seed {}", recorded.rows, recorded.seed),
+      fmt::format("relative RMS error {:.6f}, ggml {:.6f}", error / recorded.rms, recorded.rms_error / recorded.rms));
 }
 
 TEST_P(Encode, loses_no_more_than_ggml_on_gauss_and_laplace_rows) {

@@ -18,6 +18,9 @@
 
 namespace octalane {
 
+/// How GoogleTest names the parameter of a test.
+inline void PrintTo(const Format* format, std::ostream* out) { *out << format->name; }
+
 inline std::vector<std::byte> read_test_file(const std::string& name) {
   const std::filesystem::path path = std::filesystem::path(OCTALANE_TEST_DATA) / "formats" / "golden" / name;
   std::ifstream file(path, std::ios::binary);

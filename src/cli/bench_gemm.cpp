@@ -1,0 +1,297 @@
+// bench gemm: one product, checked and then timed, for each format and number of tokens.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "cli/command.h"
+#include "cli/machine.h"
+#include "cli/random_blocks.h"
+#include "cli/table.h"
+#include "cli/terminal.h"
+#include "core/parallel.h"
+#include "files/npy.h"
+#include "linear/reference.h"
+
+namespace octalane::cli {
+namespace {
+
+struct Options {
+  CommonOptions common;
+  std::vector<std::string> formats;
+  std::string against;
+  int64_t rows = 0, cols = 0;
+  std::vector<int64_t> tokens{1, 8, 512};
+  int64_t repeats = 7;
+  uint64_t seed = 1;
+  bool cold = false;
+};
+
+constexpr double kWarmUpSeconds = 0.1;
+constexpr double kSampleSeconds = 0.01;  ///< least length of a sample: shorter products are repeated inside it
+constexpr int64_t kMostColdBytes = 2ll << 30;
+
+/// Weights of one format bound for one lane; several copies when caches are to be cold.
+struct Bound {
+  std::string lane;
+  std::vector<Linear> copies;
+};
+
+/// One lane's side of a cell.
+struct Arm {
+  const Bound* bound;
+  Context context;  ///< of this cell alone, so that it tells which kernel ran
+  Matrix y;
+  size_t next_copy = 0;
+  int64_t calls = 1;  ///< per sample
+  ProductErrors errors;
+  std::vector<double> seconds;  ///< per call, one for each sample
+};
+
+Expected<Context> lane_context(const Options& options, const std::string& lane) {
+  CommonOptions common = options.common;
+  common.lane = lane;
+  return make_context(common);
+}
+
+Expected<Bound> bind(const Options& options, const Format& format, const std::string& lane,
+                     const std::vector<std::byte>& weights) {
+  Expected<Context> context = lane_context(options, lane);
+  if (!context) return fail_with(context);
+  Bound bound{lane, {}};
+  int64_t copies = 1;
+  for (int64_t i = 0; i < copies; ++i) {
+    Expected<Linear> linear =
+        Linear::bind(*context, std::string(format.name), format, weights.data(), options.rows, options.cols);
+    if (!linear) return fail_with(linear);
+    const int64_t wanted = options.cold ? std::min(2 * last_level_cache_bytes(), kMostColdBytes) : 0;
+    copies = std::max<int64_t>(1, (wanted + linear->bytes() - 1) / linear->bytes());
+    bound.copies.push_back(std::move(*linear));
+  }
+  return bound;
+}
+
+std::vector<std::byte> random_weights(const Options& options, const Format& format, int threads) {
+  const RandomBlocks random(format, 1 / std::sqrt(static_cast<double>(options.cols)), options.seed, threads);
+  const int64_t row_bytes = format.row_bytes(options.cols);
+  std::vector<std::byte> bytes(static_cast<size_t>(options.rows * row_bytes));
+  parallel_for(threads, options.rows, 1, [&](int, int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) random.fill_row(0, row, options.cols, bytes.data() + row * row_bytes);
+  });
+  return bytes;
+}
+
+/// Multiplies once and judges the output, before anything is timed. An error beyond what fp32 sums of this length can
+/// have is a wrong kernel.
+Status check(Arm& arm, const Matrix& x) {
+  const Linear& linear = arm.bound->copies.front();
+  Activations activations(arm.context, x.view());
+  if (const Status done = linear.multiply(arm.context, activations, arm.y.view()); !done) return done;
+  arm.errors = measure_errors(arm.context, linear, activations, std::as_const(arm.y).view(),
+                              rows_to_check(linear, x.rows, 100'000'000));
+  const double most = std::max(1e-6, static_cast<double>(x.cols) * 0x1p-24);
+  if (!(arm.errors.kernel <= most)) {
+    return fail("{}: wanted a kernel error of at most {:.2e}, got {:.2e}: not timed", arm.context.uses().begin()->first,
+                most, arm.errors.kernel);
+  }
+  return {};
+}
+
+/// Seconds per product, activations quantized anew each time.
+Expected<double> time_sample(Arm& arm, const Matrix& x) {
+  const double start = now_seconds();
+  for (int64_t call = 0; call < arm.calls; ++call) {
+    const Linear& linear = arm.bound->copies[arm.next_copy++ % arm.bound->copies.size()];
+    if (const Status done = linear.multiply(arm.context, x.view(), arm.y.view()); !done) return fail_with(done);
+  }
+  return (now_seconds() - start) / static_cast<double>(arm.calls);
+}
+
+Status warm_up(Arm& arm, const Matrix& x) {
+  double per_call = 0;
+  for (const double end = now_seconds() + kWarmUpSeconds; now_seconds() < end;) {
+    const Expected<double> seconds = time_sample(arm, x);
+    if (!seconds) return fail_with(seconds);
+    per_call = *seconds;
+  }
+  arm.calls = std::max<int64_t>(1, static_cast<int64_t>(std::ceil(kSampleSeconds / std::max(per_call, 1e-9))));
+  return {};
+}
+
+/// Checks every arm, then times them in alternation: A B A B ...
+Status measure(const Options& options, const Matrix& x, std::vector<Arm>& arms) {
+  for (Arm& arm : arms) {
+    if (const Status done = check(arm, x); !done) return done;
+  }
+  for (Arm& arm : arms) {
+    if (const Status done = warm_up(arm, x); !done) return done;
+  }
+  for (int64_t repeat = 0; repeat < options.repeats; ++repeat) {
+    for (Arm& arm : arms) {
+      const Expected<double> seconds = time_sample(arm, x);
+      if (!seconds) return fail_with(seconds);
+      if (interrupted()) return fail("interrupted");
+      arm.seconds.push_back(*seconds);
+    }
+  }
+  return {};
+}
+
+Json arm_json(const Options& options, const Arm& arm) {
+  const Linear& linear = arm.bound->copies.front();
+  std::vector<double> ms;
+  for (const double seconds : arm.seconds) ms.push_back(1e3 * seconds);
+  const double seconds = median(arm.seconds);
+  const auto tokens = static_cast<double>(arm.y.rows), rows = static_cast<double>(options.rows);
+  const auto cols = static_cast<double>(options.cols);
+  const double bytes = static_cast<double>(linear.bytes()) + 4 * tokens * (rows + cols);
+  const auto& [kernel, use] = *arm.context.uses().begin();
+  return {{"kernel", kernel},
+          {"staged", name(use.staged)},
+          {"lane_asked", arm.bound->lane},
+          {"device", "cpu"},
+          {"format", linear.format().name},
+          {"rows", options.rows},
+          {"cols", options.cols},
+          {"tokens", arm.y.rows},
+          {"threads", arm.context.threads()},
+          {"ms", spread_json(ms)},
+          {"tops", 2e-12 * tokens * rows * cols / seconds},
+          {"of_peak", nullptr},
+          {"gbps", 1e-9 * bytes / seconds},
+          {"kernel_error", arm.errors.kernel},
+          {"total_error", arm.errors.total},
+          {"packed_bytes", linear.bytes()},
+          {"copies", arm.bound->copies.size()},
+          {"calls_per_sample", arm.calls},
+          {"samples_ms", std::move(ms)}};
+}
+
+/// How much faster B is than A, repeat by repeat.
+Json pair_json(const Arm& a, const Arm& b) {
+  std::vector<double> ratios;
+  for (size_t i = 0; i < a.seconds.size(); ++i) ratios.push_back(a.seconds[i] / b.seconds[i]);
+  return {{"format", a.bound->copies.front().format().name},
+          {"tokens", a.y.rows},
+          {"lane", a.bound->lane},
+          {"vs", b.bound->lane},
+          {"vs_speedup", spread_json(ratios)}};
+}
+
+/// All cells of one format.
+Status bench_format(const Options& options, const Format& format, int threads, Json& cells, Json& pairs) {
+  const std::vector<std::byte> weights = random_weights(options, format, threads);
+  std::vector<Bound> bounds;
+  for (const std::string& lane : {options.common.lane, options.against}) {
+    if (lane.empty()) continue;
+    Expected<Bound> bound = bind(options, format, lane, weights);
+    if (!bound) return fail_with(bound);
+    bounds.push_back(std::move(*bound));
+  }
+  for (const int64_t tokens : options.tokens) {
+    Matrix x{std::vector<float>(static_cast<size_t>(tokens * options.cols)), tokens, options.cols};
+    Gaussian(options.seed + 1).fill(x.values, 1);
+    std::vector<Arm> arms;
+    for (const Bound& bound : bounds) {
+      Expected<Context> context = lane_context(options, bound.lane);
+      if (!context) return fail_with(context);
+      Matrix y{std::vector<float>(static_cast<size_t>(tokens * options.rows)), tokens, options.rows};
+      arms.push_back({&bound, std::move(*context), std::move(y), 0, 1, {}, {}});
+    }
+    if (const Status done = measure(options, x, arms); !done) return done;
+    for (const Arm& arm : arms) cells.push_back(arm_json(options, arm));
+    if (arms.size() == 2) pairs.push_back(pair_json(arms[0], arms[1]));
+  }
+  return {};
+}
+
+void print_people(const Json& cells, const Json& pairs) {
+  Table table({{"format"},
+               {"tokens", Table::Align::right},
+               {"kernel"},
+               {"ms", Table::Align::right},
+               {"min", Table::Align::right},
+               {"max", Table::Align::right},
+               {"TOP/s", Table::Align::right},
+               {"GB/s", Table::Align::right},
+               {"kernel error", Table::Align::right},
+               {"total error", Table::Align::right}});
+  for (const Json& cell : cells) {
+    const auto number = [](const Json& value, const char* form) {
+      return fmt::format(fmt::runtime(form), value.get<double>());
+    };
+    table.add({cell["format"].get<std::string>(), fmt::format("{}", cell["tokens"].get<int64_t>()),
+               cell["kernel"].get<std::string>(), number(cell["ms"]["median"], "{:.3f}"),
+               number(cell["ms"]["min"], "{:.3f}"), number(cell["ms"]["max"], "{:.3f}"), number(cell["tops"], "{:.4f}"),
+               number(cell["gbps"], "{:.2f}"), number(cell["kernel_error"], "{:.1e}"),
+               number(cell["total_error"], "{:.1e}")});
+  }
+  fmt::print("{}", table.text());
+  for (const Json& pair : pairs) {
+    const Json& speedup = pair["vs_speedup"];
+    fmt::print("{}, {} tokens: {} is {:.2f} times as fast as {} ({:.2f} to {:.2f})\n",
+               pair["format"].get<std::string>(), pair["tokens"].get<int64_t>(), pair["vs"].get<std::string>(),
+               speedup["median"].get<double>(), pair["lane"].get<std::string>(), speedup["min"].get<double>(),
+               speedup["max"].get<double>());
+  }
+}
+
+Expected<int> bench_gemm(const Options& options) {
+  const Expected<Context> context = make_context(options.common);
+  if (!context) return fail_with(context);
+  for (const std::string& format : options.formats) {
+    if (const int block = find_format(format)->block; options.cols % block != 0) {
+      return fail("--cols: wanted a multiple of {}, the block of {}, got {}", block, format, options.cols);
+    }
+  }
+  Json cells = Json::array(), pairs = Json::array();
+  const InterruptScope scope;
+  Progress progress;
+  for (const std::string& format : options.formats) {
+    progress.show(fmt::format("{}: {} x {}", format, options.rows, options.cols));
+    const Status done = bench_format(options, *find_format(format), context->threads(), cells, pairs);
+    if (!done) return fail_with(done);
+  }
+  progress.clear();
+  if (options.common.json) {
+    print_json({{"command", command_line()},
+                {"machine", machine_json(*context)},
+                {"seed", options.seed},
+                {"input", "Gaussian weights of standard deviation 1/sqrt(cols), quantized; Gaussian activations"},
+                {"timed", "activation quantizing and product"},
+                {"cache", options.cold ? "cold: copies of the weights in rotation" : "warm"},
+                {"warm_up_seconds", kWarmUpSeconds},
+                {"repeats", options.repeats},
+                {"cells", std::move(cells)},
+                {"pairs", std::move(pairs)}});
+  } else {
+    print_people(cells, pairs);
+  }
+  return 0;
+}
+
+}  // namespace
+
+Command bench_gemm_command(CLI::App& bench) {
+  CLI::App* app = bench.add_subcommand(
+      "gemm",
+      "Time Y = X W^T with random weights: quantizing the activations and the product. Every cell's error is checked "
+      "before it is timed. Rows are weight rows (outputs), cols the length of a row.");
+  auto options = std::make_shared<Options>();
+  add_list(*app, "--format", options->formats, format_name(), "Weight formats")->required();
+  app->add_option("--rows", options->rows, "Weight rows, N")
+      ->required()
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 31));
+  app->add_option("--cols", options->cols, "Weight columns, K")
+      ->required()
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 31));
+  add_list(*app, "--tokens", options->tokens, "Rows of activations, M");
+  app->add_option("--vs", options->against, "Time this lane too, in alternation with --lane")->check(lane_name());
+  app->add_option("--repeats", options->repeats, "Samples per cell")->check(CLI::Range(1, 1000))->capture_default_str();
+  app->add_option("--seed", options->seed, "Seed of weights and activations")->capture_default_str();
+  app->add_flag("--cold", options->cold, "Rotate copies of the weights of twice the last-level cache (at most 2 GiB)");
+  add_common_flags(*app, options->common);
+  return {app, [options] { return bench_gemm(*options); }};
+}
+
+}  // namespace octalane::cli

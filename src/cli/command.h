@@ -1,0 +1,81 @@
+// What the subcommands share: the common flags, the shape of a subcommand, JSON and list arguments.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "core/status.h"
+#include "files/gguf.h"
+#include "formats/format.h"
+#include "linear/linear.h"
+
+namespace octalane::cli {
+
+using Json = nlohmann::ordered_json;
+
+/// A declared subcommand. `run` is called after parsing, when `app` was the one asked for; it returns the exit code of
+/// a success (0 but for an interrupted run).
+struct Command {
+  CLI::App* app = nullptr;
+  std::function<Expected<int>()> run;
+};
+
+// One file each.
+Command inspect_command(CLI::App& parent);
+Command run_command(CLI::App& parent);
+Command plan_command(CLI::App& parent);
+Command matmul_command(CLI::App& parent);
+Command quantize_command(CLI::App& parent);
+Command synth_command(CLI::App& parent);
+Command ppl_command(CLI::App& parent);
+Command kernels_command(CLI::App& parent);
+Command bench_gemm_command(CLI::App& bench);
+Command bench_model_command(CLI::App& bench);
+
+struct CommonOptions {
+  int threads = 0;  ///< 0 = not given
+  std::string device = "cpu";
+  std::string isa;
+  std::string lane = "auto";
+  bool json = false;
+};
+
+/// --threads, --device, --isa, --lane, --json. Unknown names are usage errors.
+void add_common_flags(CLI::App& app, CommonOptions& options);
+
+/// The machine that the flags ask for. An instruction set that this machine lacks is an error.
+Expected<Context> make_context(const CommonOptions& options);
+
+/// A usage error unless the text is one of the names; the description stands for the value in --help.
+CLI::Validator one_of(std::vector<std::string> names, const std::string& description);
+
+/// Usage errors for lane and format names. `format_name` accepts formats that this build can write.
+CLI::Validator lane_name();
+CLI::Validator format_name();
+
+/// An option of a comma-separated list of positive integers, or of names: `--tokens 1,16,512`.
+CLI::Option* add_list(CLI::App& app, const std::string& flags, std::vector<int64_t>& values, const std::string& help);
+CLI::Option* add_list(CLI::App& app, const std::string& flags, std::vector<std::string>& values,
+                      const CLI::Validator& each, const std::string& help);
+
+/// The one document of --json. Bytes that are no UTF-8 become U+FFFD; NaN and infinities become null.
+void print_json(const Json& document);
+
+/// Sorts a copy. Precondition for median: not empty.
+double median(std::vector<double> samples);
+Json spread_json(const std::vector<double>& samples);  ///< {min, median, max}
+
+/// The format of a tensor, or an error that names the tensor and its type.
+Expected<const Format*> tensor_format(const GgufFile& file, const GgufTensor& tensor);
+
+/// Weight rows to check so that it costs about this many multiplications: all of them, or at least 16.
+int64_t rows_to_check(const Linear& linear, int64_t tokens, int64_t multiplications);
+
+/// True when `name` matches one of the patterns of * and ?.
+bool matches_any(std::string_view name, const std::vector<std::string>& patterns);
+
+}  // namespace octalane::cli

@@ -1,0 +1,56 @@
+#include "cli/conversion.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <string_view>
+
+namespace octalane::cli {
+namespace {
+
+struct Row {
+  std::string_view format;
+  std::string_view fallback;  ///< of a smaller block
+  int64_t file_type;          ///< llama.cpp's llama_ftype, include/llama.h
+};
+
+constexpr std::array kRows = std::to_array<Row>({
+    {"f32", "", 0},
+    {"f16", "", 1},
+    {"bf16", "", 32},
+    {"q4_0", "f16", 2},
+    {"q4_1", "f16", 3},
+    {"q5_0", "f16", 8},
+    {"q5_1", "f16", 9},
+    {"q8_0", "f16", 7},
+    {"q4_k", "q5_0", 14},
+    {"q5_k", "q5_1", 16},
+    {"q6_k", "q8_0", 18},
+    {"mxfp4", "f16", 38},
+});
+
+const Row* find_row(std::string_view format) {
+  for (const Row& row : kRows) {
+    if (row.format == format) return &row;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+PickedFormat format_for_row(const Format& wanted, int64_t cols) {
+  const Format* format = &wanted;
+  while (cols % format->block != 0) {
+    const Row* row = find_row(format->name);
+    format = find_format(row != nullptr ? row->fallback : "f16");
+  }
+  if (format == &wanted) return {format, ""};
+  return {format, fmt::format("{} columns is not a multiple of {}, the block of {}", cols, wanted.block, wanted.name)};
+}
+
+int64_t gguf_file_type(const Format& format) {
+  const Row* row = find_row(format.name);
+  return row != nullptr ? row->file_type : -1;
+}
+
+}  // namespace octalane::cli

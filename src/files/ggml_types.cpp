@@ -20,6 +20,21 @@ constexpr std::array kTypes = std::to_array<GgmlType>({
 });
 static_assert(std::is_sorted(kTypes.begin(), kTypes.end(), [](auto& a, auto& b) { return a.id < b.id; }));
 
+/// Numbers that ggml gave up; nobody reads these files any more, but a user may meet one.
+const char* withdrawn_name(uint32_t id) {
+  switch (id) {
+    case 4: return "q4_2";
+    case 5: return "q4_3";
+    case 31: return "q4_0_4_4";
+    case 32: return "q4_0_4_8";
+    case 33: return "q4_0_8_8";
+    case 36: return "iq4_nl_4_4";
+    case 37: return "iq4_nl_4_8";
+    case 38: return "iq4_nl_8_8";
+    default: return nullptr;
+  }
+}
+
 }  // namespace
 
 std::span<const GgmlType> ggml_types() { return kTypes; }
@@ -31,8 +46,9 @@ const GgmlType* find_ggml_type(uint32_t id) {
 }
 
 std::string ggml_type_name(uint32_t id) {
-  const GgmlType* type = find_ggml_type(id);
-  return type ? type->name : fmt::format("type {}", id);
+  if (const GgmlType* type = find_ggml_type(id)) return type->name;
+  if (const char* name = withdrawn_name(id)) return fmt::format("type {} ({}, withdrawn from ggml)", id, name);
+  return fmt::format("type {}", id);
 }
 
 Expected<uint64_t> ggml_tensor_bytes(const GgmlType& type, std::span<const int64_t> shape) {

@@ -20,7 +20,7 @@ struct GgmlType {
 
 /// Null when the number is not known.
 const GgmlType* find_ggml_type(uint32_t id);
-/// "iq2_xxs", or "type 77" for a number nobody knows.
+/// "iq2_xxs"; "type 31 (q4_0_4_4, withdrawn from ggml)"; "type 77" for a number nobody knows.
 std::string ggml_type_name(uint32_t id);
 /// Every known type, in order of id.
 std::span<const GgmlType> ggml_types();

@@ -14,8 +14,10 @@ namespace {
 template <class T>
 constexpr const char* wanted() {
   if constexpr (std::is_same_v<T, bool>) return "a bool";
-  if constexpr (std::is_integral_v<T>) return "an integer";
-  if constexpr (std::is_floating_point_v<T>) return "a number";
+  if constexpr (std::is_same_v<T, int64_t>) return "an int64";
+  if constexpr (std::is_same_v<T, int32_t>) return "an int32";
+  if constexpr (std::is_same_v<T, float>) return "a float";
+  if constexpr (std::is_same_v<T, double>) return "a number";
   return "a string";
 }
 
@@ -60,9 +62,11 @@ std::string gguf_type_name(uint32_t type) {
 }
 
 std::string describe(GgufType type, const GgufScalar& scalar) {
-  const std::string name = gguf_type_name(static_cast<uint32_t>(type));
+  std::string name = gguf_type_name(static_cast<uint32_t>(type));
+  if (type == GgufType::array) return name;
   if (const auto* value = std::get_if<uint64_t>(&scalar)) return fmt::format("{} {}", name, *value);
   if (const auto* value = std::get_if<int64_t>(&scalar)) return fmt::format("{} {}", name, *value);
+  if (const auto* value = std::get_if<double>(&scalar)) return fmt::format("{} {}", name, *value);
   return name;
 }
 

@@ -124,12 +124,12 @@ Expected<HeaderPlace> find_header(std::span<const std::byte> bytes, const std::s
 }
 
 /// Rows and columns, whose product fits in int64 even where one is 0.
-Expected<std::array<int64_t, 2>> matrix_shape(const std::vector<int64_t>& shape, const std::string& name) {
-  if (shape.empty() || shape.size() > 2) return fail("{}: wanted 1 or 2 dimensions, got {}", name, shape.size());
+Expected<std::array<int64_t, 2>> matrix_shape(const std::vector<int64_t>& shape, const std::string& where) {
+  if (shape.empty() || shape.size() > 2) return fail("{}: wanted 1 or 2 dimensions, got {}", where, shape.size());
   const std::array<int64_t, 2> dims{shape.size() == 2 ? shape[0] : 1, shape.back()};
   constexpr int64_t kMost = std::numeric_limits<int64_t>::max() / static_cast<int64_t>(sizeof(float));
   if (dims[1] > kMost / std::max<int64_t>(dims[0], 1))
-    return fail("{}: a shape of {} x {} overflows", name, dims[0], dims[1]);
+    return fail("{}: a shape of {} x {} overflows", where, dims[0], dims[1]);
   return dims;
 }
 
@@ -156,8 +156,9 @@ Expected<Matrix> parse_npy(std::span<const std::byte> bytes, const std::string& 
                 !header.descr           ? "descr"
                 : !header.fortran_order ? "fortran_order"
                                         : "shape");
-  if (*header.descr != "<f4") return fail("{}: wanted dtype \"<f4\" (float32), got {}", name, quote(*header.descr));
-  const Expected<std::array<int64_t, 2>> shape = matrix_shape(*header.shape, name);
+  const std::string where = fmt::format("{}: header at byte {}", name, place->begin);
+  if (*header.descr != "<f4") return fail("{}: wanted dtype \"<f4\" (float32), got {}", where, quote(*header.descr));
+  const Expected<std::array<int64_t, 2>> shape = matrix_shape(*header.shape, where);
   if (!shape) return fail_with(shape);
 
   const std::span<const std::byte> data = bytes.subspan(place->begin + place->size);

@@ -1,0 +1,77 @@
+// What hostile counts cost. A program of its own: it counts every byte that operator new hands out.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <new>
+
+#include "files/files_testing.h"
+#include "files/npy.h"
+
+namespace {
+size_t allocated = 0;  // since the last reset
+}
+
+void* operator new(size_t size) {
+  allocated += size;
+  if (void* p = std::malloc(size)) return p;
+  throw std::bad_alloc();
+}
+void operator delete(void* p) noexcept { std::free(p); }
+void operator delete(void* p, size_t) noexcept { std::free(p); }
+
+namespace octalane {
+namespace {
+
+using testing::ExactBytes;
+using testing::GgufBytes;
+
+size_t bytes_to_parse(const GgufBytes& b, bool accepted) {
+  const ExactBytes bytes(b.bytes());
+  allocated = 0;
+  EXPECT_EQ(GgufFile::parse(bytes.span()).has_value(), accepted);
+  return allocated;
+}
+
+TEST(Memory, counts_are_not_believed_before_their_bytes_are_seen) {
+  constexpr size_t kFile = 1 << 20;  // of zeros: room for many, none of them valid
+  const std::string zeros(kFile, '\0');
+  EXPECT_LT(bytes_to_parse(GgufBytes(0, kFile / 17).raw(zeros), false), 10'000u);
+  EXPECT_LT(
+      bytes_to_parse(GgufBytes(0, 1).key("k", GgufType::array).type(GgufType::string).u64(~0ull).raw(zeros), false),
+      10'000u);
+  EXPECT_LT(bytes_to_parse(GgufBytes(1, 0).text("t").u32(~0u).raw(zeros), false), 10'000u);
+}
+
+TEST(Memory, arrays_and_weights_are_not_copied) {
+  const std::string megabyte(1 << 20, '\1');
+  GgufBytes b(1, 2);
+  b.key("bytes", GgufType::array).type(GgufType::u8).u64(megabyte.size()).raw(megabyte);
+  b.key("texts", GgufType::array).type(GgufType::string).u64(10000);
+  for (int i = 0; i < 10000; ++i) b.text("a token of the vocabulary");
+  b.tensor("t", {1 << 20}, 24, 0).pad().raw(megabyte);
+  EXPECT_LT(bytes_to_parse(b, true), 10'000u);
+}
+
+TEST(Memory, a_header_costs_a_small_multiple_of_its_bytes) {
+  constexpr int kCount = 10000;
+  GgufBytes b(kCount, kCount);
+  for (int i = 0; i < kCount; ++i) b.key(std::to_string(i), GgufType::u8).u8(0);
+  for (int i = 0; i < kCount; ++i) b.tensor(std::to_string(i), {}, 24, 32ull * static_cast<unsigned>(i));
+  b.pad().raw(std::string(32 * kCount, '\0'));
+  // Growing vectors count all their sizes, about twice the last.
+  EXPECT_LT(bytes_to_parse(b, true), 16 * b.size());
+}
+
+TEST(Memory, a_shape_is_not_believed_before_its_bytes_are_seen) {
+  const std::string dictionary = "{'descr': '<f4', 'fortran_order': False, 'shape': (1000000, 1000000), }";
+  std::string text("\x93NUMPY\x01\x00", 8);
+  text += {static_cast<char>(dictionary.size()), '\0'};
+  const ExactBytes bytes(text + dictionary + std::string(64, '\0'));
+  allocated = 0;
+  EXPECT_FALSE(parse_npy(bytes.span(), "bad"));
+  EXPECT_LT(allocated, 10'000u);
+}
+
+}  // namespace
+}  // namespace octalane

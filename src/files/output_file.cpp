@@ -57,7 +57,7 @@ Expected<OutputFile> OutputFile::create(const std::string& path) {
 
 Status OutputFile::write(std::span<const std::byte> bytes) {
   if (!state_->file) return fail("{}: written after it was finished", state_->path);
-  if (std::fwrite(bytes.data(), 1, bytes.size(), state_->file) != bytes.size())
+  if (!bytes.empty() && std::fwrite(bytes.data(), 1, bytes.size(), state_->file) != bytes.size())
     return fail("{}: cannot write {} bytes: {}", state_->path, bytes.size(), std::strerror(errno));
   return {};
 }

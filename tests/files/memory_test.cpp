@@ -12,13 +12,14 @@ namespace {
 size_t allocated = 0;  // since the last reset
 }
 
-void* operator new(size_t size) {
+// Not inlined: a compiler that sees malloc() behind one and free() behind the other may warn of a mismatch.
+[[gnu::noinline]] void* operator new(size_t size) {
   allocated += size;
   if (void* p = std::malloc(size)) return p;
   throw std::bad_alloc();
 }
-void operator delete(void* p) noexcept { std::free(p); }
-void operator delete(void* p, size_t) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete(void* p) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete(void* p, size_t) noexcept { std::free(p); }
 
 namespace octalane {
 namespace {

@@ -14,7 +14,6 @@ using testing::GgufBytes;
 using testing::golden;
 
 constexpr uint64_t kHuge = ~uint64_t{0};
-constexpr size_t kHeader = 24;  // bytes before the first key or tensor
 
 /// The error of these bytes; "accepted" when they parse (everything is then read).
 std::string verdict(std::string_view text) {

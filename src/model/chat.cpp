@@ -98,6 +98,18 @@ std::string default_system(std::string_view text) {
   return {};
 }
 
+/// What a ChatML template opens the answer with: some begin the thoughts for the model.
+std::string answer_opening(std::string_view text) {
+  constexpr std::string_view kBegin = "<|im_start|>assistant";
+  const size_t at = text.rfind(kBegin);
+  if (at != std::string_view::npos && at > 0) {
+    const std::string_view quote = text.substr(at - 1, 1);
+    const auto opening = literal_until(text.substr(at + kBegin.size()), '\0', quote);
+    if (opening && opening->substr(0, 8) == "\n<think>") return std::string(kBegin) + *opening;
+  }
+  return std::string(kBegin) + "\n";
+}
+
 /// Templates of thinking models drop the thoughts of earlier answers.
 std::string_view without_thoughts(std::string_view answer) {
   constexpr std::string_view kEnd = "</think>";
@@ -120,7 +132,7 @@ std::string format_chatml(std::string_view text, std::span<const ChatMessage> me
     const bool answer = message.role == kAssistant;
     add(message.role, thinks && answer ? without_thoughts(message.content) : std::string_view(message.content));
   }
-  return prompt + "<|im_start|>assistant\n";
+  return prompt + answer_opening(text);
 }
 
 std::string format_llama3(std::string_view text, std::span<const ChatMessage> messages) {

@@ -18,7 +18,8 @@ struct Format {
   WeightSpec spec;
   /// `cols` values (a multiple of block) at `bytes` -> planes. Reads cols / block * block_bytes bytes, by memcpy.
   void (*to_planes)(const std::byte* bytes, int64_t cols, const PlaneRow& out) = nullptr;
-  /// fp32 -> blocks; null = this format is read only.
+  /// fp32 -> row_bytes(cols) bytes, rounded as docs/formats.md says; null = this format is read only. Any input: NaN
+  /// counts as 0, what is too large saturates (float elements keep both). The same bytes for the same values, always.
   void (*from_float)(const float* values, int64_t cols, std::byte* out) = nullptr;
 
   double bits_per_weight() const { return 8.0 * block_bytes / block; }

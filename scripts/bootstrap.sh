@@ -42,9 +42,8 @@ if [ "$level" = test ]; then
   need_command git git
   need_command clang-format-14 clang-format-14
   need_command clang-14 clang++-14
-  # Clang's OpenMP, sanitizers and libFuzzer come as packages of their own: see whether it can link with them.
+  # Clang's sanitizers and libFuzzer come as a package of their own: see whether it can link with them.
   clang_links() { clang++-14 -x c++ "$@" -o /dev/null - >/dev/null 2>&1; }
-  clang_links -fopenmp <<<'int main() {}' || missing+=(libomp-14-dev)
   clang_links -fsanitize=fuzzer,address <<<'extern "C" int LLVMFuzzerTestOneInput(const char*, unsigned long) { return 0; }' ||
     missing+=(libclang-rt-14-dev)
 fi

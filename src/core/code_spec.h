@@ -4,6 +4,8 @@
 #include <array>
 #include <cstdint>
 
+#include "core/inline.h"
+
 namespace octalane {
 
 /// How one stored code becomes a level.
@@ -21,7 +23,7 @@ struct CodeSpec {
   int16_t zero = 0;  ///< CodeMap::offset only
   std::array<int8_t, 16> table{};
 
-  constexpr bool is_float() const { return map != CodeMap::offset && map != CodeMap::table; }
+  OCTALANE_INLINE constexpr bool is_float() const { return map != CodeMap::offset && map != CodeMap::table; }
   /// The level of a code. Precondition: !is_float() and code < 2^bits.
   constexpr int level(unsigned code) const {
     return map == CodeMap::table ? table[code & 15u] : static_cast<int>(code) - zero;
@@ -32,7 +34,7 @@ struct CodeSpec {
 /// How a stored scale becomes fp32.
 enum class ScaleType : uint8_t { none, f16, bf16, f32, e8m0, e8m0_half };
 
-constexpr int bytes_of(ScaleType type) {
+OCTALANE_INLINE constexpr int bytes_of(ScaleType type) {
   switch (type) {
     case ScaleType::none: return 0;
     case ScaleType::f16:
@@ -54,7 +56,7 @@ struct ScaleSpec {
   int16_t super = 0;
   bool has_bias = false;
 
-  constexpr bool nested() const { return super > 0; }
+  OCTALANE_INLINE constexpr bool nested() const { return super > 0; }
   friend constexpr bool operator==(const ScaleSpec&, const ScaleSpec&) = default;
 };
 

@@ -46,6 +46,7 @@ class CodeDecoder {
     const ScaleSpec& s = w.spec.scale;
     // Table codes are looked up as level + 128, so that all codes are unsigned bytes.
     zero_ = Table ? 128 : w.spec.code.zero;
+    group_shift_ = __builtin_ctz(static_cast<unsigned>(s.group));  // groups are powers of two
     if constexpr (Table) table_ = level_table(w.spec.code, 128);
     fused_ = s.has_bias ? zero_ == 0 && scale_bits(s) + Bits <= 24 : (zero_ & (zero_ - 1)) == 0;
   }
@@ -59,8 +60,8 @@ class CodeDecoder {
       const std::byte* block = record + b * w_.record.block_bytes;
       unroll<2>([&](auto half) OCTALANE_INLINE_LAMBDA {
         const int column = b * kBlockCols + half.value * 16;
-        if (column % w_.spec.scale.group == 0) {
-          scales = group_scales(w_, record, column / w_.spec.scale.group);
+        if ((column & (w_.spec.scale.group - 1)) == 0) {
+          scales = group_scales(w_, record, column >> group_shift_);
           fused = fused_ && in_range(scales);
           finish = {scales.scale, w_.spec.scale.has_bias ? scales.bias : zero_offset(scales.scale)};
         }
@@ -138,6 +139,7 @@ class CodeDecoder {
 
   PackedView w_;
   int zero_;
+  int group_shift_;
   bool fused_;
   __m256i table_;
 };

@@ -54,7 +54,7 @@ void bf16_gemm(const MatmulArgs& args) {
   with_decoder(args.w, [&](const auto& decoder) {
     auto* const panel = reinterpret_cast<float*>(args.scratch);
     const int record_cols = args.w.record.cols;
-    const int records_per_panel = kPanelCols / record_cols;
+    const int records_per_panel = kBf16PanelCols / record_cols;
     int64_t record = 0;
     do {
       const int64_t left = args.w.records - record;

@@ -86,7 +86,7 @@ void s8_group_gemm(const MatmulArgs& args) {
     auto& panel = *reinterpret_cast<CodePanel*>(args.scratch);
     const PanelSource<typename Stager::Dot> source{panel, args.w.spec.scale.has_bias, stager.fold()};
     const int record_cols = args.w.record.cols;
-    const int records_per_panel = kPanelCols / record_cols;
+    const int records_per_panel = kCodePanelCols / record_cols;
     int64_t record = 0;
     do {
       const int64_t left = args.w.records - record;

@@ -14,19 +14,21 @@ int64_t bf16_panel(const Problem&) { return kBf16PanelBytes; }
 int64_t code_panel(const Problem&) { return sizeof(CodePanel); }
 ActivationGroups no_groups(const WeightSpec&) { return {}; }
 
-// Per clock and core, 2 operations to a multiply-add: two FMA of 8 lanes make 32; int8 needs a maddubs of 32 products,
-// an add, and about a third of an instruction to drain, on three vector ports, so 2 * 32 * 3 / 2.4 = 80. A gemv of one
-// token decodes 8 weights in 2.5 clocks for bf16 and 32 in about 1.2 for int8.
+// Operations per clock of one core, 2 to a multiply-add: two FMA of 8 lanes make 32. An int8 product is a maddubs of
+// 32, an add and a third of an instruction to widen and drain, on three vector ports: 64 * 3 / 2.3.
+constexpr double kFmaRate = 32;
+constexpr double kMaddubsRate = 80;
+
 constexpr Kernel kernels[] = {
     {.staged = StagedType::bf16,
      .op = Op::gemm,
      .isa = "avx2",
-     .tile = {.m = kBf16Tokens, .n = kRows, .k = kPanelCols},
+     .tile = {.m = kBf16Tokens, .n = kRows, .k = kBf16PanelCols},
      .order = {.rows = kRows},
      .form = ActivationForm::bf16_as_f32,
      .groups = no_groups,
      .instruction = "vfmadd231ps",
-     .nominal_ops_per_clock = 28,
+     .nominal_ops_per_clock = kFmaRate,
      .supports = why_not_staged,
      .scratch_bytes = bf16_panel,
      .run = bf16_gemm},
@@ -38,7 +40,7 @@ constexpr Kernel kernels[] = {
      .form = ActivationForm::bf16_as_f32,
      .groups = no_groups,
      .instruction = "vfmadd231ps",
-     .nominal_ops_per_clock = 28,
+     .nominal_ops_per_clock = kFmaRate,
      .max_tokens = kGemvTokens,
      .supports = why_not_staged,
      .scratch_bytes = no_scratch,
@@ -46,12 +48,12 @@ constexpr Kernel kernels[] = {
     {.staged = StagedType::s8_group,
      .op = Op::gemm,
      .isa = "avx2",
-     .tile = {.m = kS8Tokens, .n = kRows, .k = kPanelCols},
+     .tile = {.m = kS8Tokens, .n = kRows, .k = kCodePanelCols},
      .order = {.rows = kRows},
      .form = ActivationForm::s8,
      .groups = s8_group_groups,
      .instruction = "vpmaddubsw",
-     .nominal_ops_per_clock = 80,
+     .nominal_ops_per_clock = kMaddubsRate,
      .supports = why_not_staged,
      .scratch_bytes = code_panel,
      .run = s8_group_gemm},
@@ -63,7 +65,7 @@ constexpr Kernel kernels[] = {
      .form = ActivationForm::s8,
      .groups = s8_group_groups,
      .instruction = "vpmaddubsw",
-     .nominal_ops_per_clock = 80,
+     .nominal_ops_per_clock = kMaddubsRate,
      .max_tokens = kGemvTokens,
      .supports = why_not_staged,
      .scratch_bytes = no_scratch,

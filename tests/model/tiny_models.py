@@ -25,13 +25,17 @@ def mix(words):
     return words ^ (words >> np.uint64(31))
 
 
+def fnv1a(data):
+    value = 0xCBF29CE484222325
+    for byte in data:
+        value = (value ^ byte) * 0x100000001B3 % 2**64
+    return value
+
+
 def words(name, count):
     """`count` 64-bit words that depend on the name alone (its FNV-1a hash starts a splitmix64 sequence)."""
-    seed = 0xCBF29CE484222325
-    for byte in name.encode():
-        seed = (seed ^ byte) * 0x100000001B3 % 2**64
     with np.errstate(over="ignore"):
-        return mix(np.uint64(seed) + np.arange(1, count + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15))
+        return mix(np.uint64(fnv1a(name.encode())) + np.arange(1, count + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15))
 
 
 def codes(name, count):

@@ -2,6 +2,8 @@
 // writes the logits of all positions, [windows * positions, vocabulary]. What compare_llama.py compares.
 #include <fmt/core.h>
 
+#include <utility>
+
 #include "files/npy.h"
 #include "model/model.h"
 
@@ -39,7 +41,7 @@ Status dump(const std::string& model_path, const std::string& tokens_path, const
   for (const auto& [kernel, use] : context->uses()) {
     fmt::print("{}: {} calls, {:.3g} operations\n", kernel, use.calls, use.ops);
   }
-  return write_npy(out_path, logits.view());
+  return write_npy(out_path, std::as_const(logits).view());
 }
 
 }  // namespace

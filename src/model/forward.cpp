@@ -10,6 +10,7 @@ namespace {
 constexpr int64_t kMaxPiece = 512;           // tokens run together: enough to make weights' decoding cheap
 constexpr int64_t kPieceBytes = 24ll << 20;  // aim for the activations of a piece
 constexpr int64_t kMinPiece = 16;
+constexpr int64_t kThreadValues = 4096;  // fewer values of a row operation are not worth waking a thread for
 
 /// Tokens per piece: wide models get fewer, so that scratch memory does not grow with them.
 int64_t piece_size(const ModelConfig& c) {
@@ -76,10 +77,11 @@ class Model::Pass {
   }
 
  private:
-  /// body(r) for the rows from `first` on, by all threads.
+  /// body(r) for the rows from `first` on, by as many threads as the work is worth.
   template <class Body>
   void each_row(int64_t first, const Body& body) const {
-    parallel_for(context_.threads(), rows_ - first, 1, [&](int, int64_t begin, int64_t end) {
+    const int64_t grain = std::max<int64_t>(1, kThreadValues / c_.embedding);
+    parallel_for(context_.threads(), rows_ - first, grain, [&](int, int64_t begin, int64_t end) {
       for (int64_t r = first + begin; r < first + end; ++r) body(r);
     });
   }

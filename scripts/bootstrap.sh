@@ -43,9 +43,8 @@ if [ "$level" = test ]; then
   need_command clang-format-14 clang-format-14
   need_command clang-14 clang++-14
   # Clang's sanitizers and libFuzzer come as a package of their own: see whether it can link with them.
-  clang_links() { clang++-14 -x c++ "$@" -o /dev/null - >/dev/null 2>&1; }
-  clang_links -fsanitize=fuzzer,address <<<'extern "C" int LLVMFuzzerTestOneInput(const char*, unsigned long) { return 0; }' ||
-    missing+=(libclang-rt-14-dev)
+  clang++-14 -x c++ -fsanitize=fuzzer,address -o /dev/null - >/dev/null 2>&1 \
+    <<<'extern "C" int LLVMFuzzerTestOneInput(const char*, unsigned long) { return 0; }' || missing+=(libclang-rt-14-dev)
 fi
 
 [ ${#missing[@]} -eq 0 ] && exit 0

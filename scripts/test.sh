@@ -4,8 +4,6 @@
 set -uo pipefail
 cd "$(dirname "$0")/.."
 jobs=$(nproc)
-# Several test processes share the cores: their threads sleep at a barrier instead of spinning.
-export OMP_WAIT_POLICY=passive
 failed=0
 report=""
 

@@ -21,7 +21,7 @@ run() { # name, seconds, longest input in bytes
     -dict="tests/fuzz/$name.dict" "build/fuzz/corpus-$name" "tests/fuzz/corpus/$name" tests/files/golden >"$log" 2>&1; then
     echo "fuzz_$name: $(sed -n 's/^stat::number_of_executed_units: *//p' "$log") inputs in $2 s, no finding"
   else
-    tail -n 60 "$log" >&2
+    tail -n 200 "$log" >&2
     echo "fuzz_$name failed; its input lies in $found" >&2
     return 1
   fi

@@ -77,6 +77,8 @@ TEST(GgufHostile, magic_and_version) {
   EXPECT_EQ(verdict(GgufBytes(0, 0, 0)), "bad: header at byte 4: wanted GGUF version 2 or 3, got 0");
   EXPECT_EQ(verdict(GgufBytes(0, 0, 0x03000000)),
             "bad: header at byte 4: this is a big-endian file; wanted a little-endian one");
+  EXPECT_EQ(verdict(testing::read_bytes(golden("refused.big_endian.gguf"))),
+            "bad: header at byte 4: this is a big-endian file; wanted a little-endian one");
   EXPECT_EQ(verdict(GgufBytes(0, 0)), "accepted");
 }
 
@@ -175,6 +177,7 @@ TEST(GgufHostile, shapes_that_overflow) {
   EXPECT_EQ(shaped({4, 4}), "accepted");
   EXPECT_EQ(shaped({k32, k32}), "bad: tensor \"t\" at byte 33: the product of its dimensions overflows");
   EXPECT_EQ(shaped({0, k62, k62}), "bad: tensor \"t\" at byte 33: the product of its dimensions overflows");
+  EXPECT_EQ(shaped({k62, 0, k62}), "bad: tensor \"t\" at byte 33: the product of its dimensions overflows");
   EXPECT_EQ(shaped({k62, 1}), "bad: tensor \"t\" at byte 33: its size in bytes overflows");
   EXPECT_EQ(shaped({-4, -4}), "bad: tensor \"t\" at byte 33: dimension -4 is negative");
   EXPECT_EQ(shaped({33}, 2), "bad: tensor \"t\" at byte 33: 33 columns is not a multiple of 32, the block of q4_0");

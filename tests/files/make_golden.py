@@ -3,8 +3,9 @@
 
     python3 tests/files/make_golden.py            needs the PyPI packages gguf (0.19 made the committed files) and numpy
 
-The files are small: every metadata type, every kind of array, tensors of no, one and many dimensions, plain, quantized
-and of types that are listed but never computed; .npy files of every version, order and shape, and some to be refused.
+The files are small: every metadata type, every kind of array, tensors of no, one and many dimensions and of no values,
+plain, quantized and of types that are listed but never computed; .npy files of every version, order and shape; and of
+both kinds some to be refused.
 """
 import json
 from pathlib import Path
@@ -29,9 +30,9 @@ NAMES = {
 }
 
 
-def write(name, fill, arch=None):
+def write(name, fill, **options):
     """Writes one file with gguf's own writer. `fill` adds keys and tensors."""
-    writer = gguf.GGUFWriter(FOLDER / name, arch or "golden")
+    writer = gguf.GGUFWriter(FOLDER / name, "golden", **options)
     fill(writer)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
@@ -53,6 +54,9 @@ def add_tensors(writer):
     writer.add_tensor("matrix.f32", rng.standard_normal((3, 5), np.float32))
     writer.add_tensor("vector.f16", rng.standard_normal(7).astype(np.float16))
     writer.add_tensor("one.f32", np.array([1.5], np.float32))
+    writer.add_tensor("scalar.f32", np.array(-2.5, np.float32))
+    writer.add_tensor("no_rows.f32", np.zeros((0, 4), np.float32))
+    writer.add_tensor("no_columns.f32", np.zeros((3, 0), np.float32))
     writer.add_tensor("four.i8", rng.integers(-128, 127, (2, 3, 1, 4), np.int8))
     writer.add_tensor("vector.f64", rng.standard_normal(2))
     writer.add_tensor("vector.i64", np.array([-1, 2**40]))
@@ -111,11 +115,12 @@ def make_gguf():
     write("aligned.v3.gguf", add_aligned)
     write("built.v3.gguf", add_built)
     write("empty.v3.gguf", lambda writer: None)
+    write("refused.big_endian.gguf", add_built, endianess=gguf.GGUFEndian.BIG)
     for name in ["types", "tensors", "aligned"]:  # version 2 differs in its number alone
         content = bytearray((FOLDER / f"{name}.v3.gguf").read_bytes())
         content[4] = 2
         (FOLDER / f"{name}.v2.gguf").write_bytes(content)
-    return {path.name: read(path.name) for path in sorted(FOLDER.glob("*.gguf"))}
+    return {path.name: read(path.name) for path in sorted(FOLDER.glob("*.v?.gguf"))}
 
 
 def write_npy(name, array, version):

@@ -1,0 +1,197 @@
+// Both forms of activations, judged by arithmetic of the tests' own and by equality between instruction sets.
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "kernels/all_kernels.h"
+#include "kernels/oracle.h"
+
+namespace octalane::test {
+namespace {
+
+constexpr float kInf = std::numeric_limits<float>::infinity();
+constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+
+struct Buffers {
+  std::vector<float> f32, scales;
+  std::vector<int8_t> codes;
+  std::vector<int32_t> sums;
+};
+
+/// Buffers start as garbage: whatever is not written shows.
+Buffers quantize(const IsaTable& isa, ActivationForm form, ActivationGroups groups, MatrixView<const float> x,
+                 int64_t stride) {
+  const bool s8 = form == ActivationForm::s8;
+  const auto count = [&](int64_t per_row) { return static_cast<size_t>(x.rows * per_row); };
+  Buffers b{std::vector<float>(count(s8 ? 0 : stride), -7.0f),
+            std::vector<float>(count(s8 ? stride / groups.scale_group : 0), -7.0f),
+            std::vector<int8_t>(count(s8 ? stride : 0), -7),
+            std::vector<int32_t>(count(s8 ? stride / groups.sum_group : 0), -7)};
+  // Rows in two parts, as threads would take them.
+  const int64_t cut = x.rows / 3;
+  for (const auto& [begin, end] : {std::pair<int64_t, int64_t>{cut, x.rows}, {0, cut}}) {
+    quantizer(isa, form).run({.x = x,
+                              .groups = groups,
+                              .stride = stride,
+                              .row_begin = begin,
+                              .row_end = end,
+                              .f32 = b.f32.data(),
+                              .codes = b.codes.data(),
+                              .scales = b.scales.data(),
+                              .sums = b.sums.data()});
+  }
+  return b;
+}
+
+/// Ordinary rows, and rows of everything that is not.
+Activations awkward_activations(int64_t cols) {
+  Activations x = Activations::random(14, cols, static_cast<uint32_t>(cols));
+  const auto fill = [&](int64_t m, float value) {
+    for (int64_t k = 0; k < cols; ++k) x.at(m, k) = value;
+  };
+  const auto scale = [&](int64_t m, float factor) {
+    for (int64_t k = 0; k < cols; ++k) x.at(m, k) *= factor;
+  };
+  fill(1, 0.0f);
+  fill(2, -0.0f);
+  scale(3, 1e-4f);
+  scale(4, 1e-30f);
+  scale(5, 1e-39f);
+  fill(6, 3.0e-39f);  // one denormal
+  scale(7, 1e38f);    // rounds to infinity here and there
+  x.at(8, cols / 2) = kNaN;
+  x.at(9, 0) = kInf;
+  x.at(10, cols - 1) = -kInf;
+  x.at(11, 0) = std::bit_cast<float>(0xFFFFFFFFu);  // NaN with every payload bit
+  x.at(11, cols - 1) = std::bit_cast<float>(0x7F800001u);
+  for (int64_t k = 0; k < cols; ++k) x.at(12, k) = std::bit_cast<float>(0x3F808000u + static_cast<uint32_t>(k << 16));
+  fill(13, 1e-36f);
+  return x;
+}
+
+constexpr int64_t kColumns[] = {16, 31, 32, 48, 100, 256, 576, 1040};
+constexpr ActivationGroups kGroups[] = {{32, 16}, {32, 32}, {64, 64}, {128, 128}, {256, 32}};
+
+int64_t padded(int64_t cols, int64_t unit) { return (cols + unit - 1) / unit * unit; }
+
+TEST(QuantizeBf16, rounds_to_the_nearest_value_ties_to_even_and_pads_with_zeros) {
+  for_each_isa([](const IsaTable& isa) {
+    for (const int64_t cols : kColumns) {
+      const Activations x = awkward_activations(cols);
+      const int64_t stride = padded(cols, 32);
+      const Buffers b = quantize(isa, ActivationForm::bf16_as_f32, {}, x.view(), stride);
+      for (int64_t m = 0; m < x.rows(); ++m) {
+        for (int64_t k = 0; k < stride; ++k) {
+          const double wanted = k < cols ? nearest_bf16(x.at(m, k)) : 0.0;
+          const auto as_float = static_cast<float>(wanted);  // beyond the largest bfloat16: infinity
+          ASSERT_TRUE(same_bits(b.f32[static_cast<size_t>(m * stride + k)], as_float)) << isa.name << m << " " << k;
+        }
+      }
+    }
+  });
+}
+
+TEST(QuantizeS8, scale_is_amax_over_127_and_codes_are_the_nearest) {
+  for_each_isa([](const IsaTable& isa) {
+    for (const ActivationGroups groups : kGroups) {
+      const int64_t cols = 576, stride = padded(cols, groups.scale_group);
+      const Activations x = Activations::random(5, cols, 3);
+      const Buffers b = quantize(isa, ActivationForm::s8, groups, x.view(), stride);
+      for (int64_t m = 0; m < x.rows(); ++m) {
+        for (int64_t k = 0; k < stride; ++k) {
+          const int64_t begin = k / groups.scale_group * groups.scale_group;
+          double amax = 0;
+          for (int64_t c = begin; c < std::min(cols, begin + groups.scale_group); ++c) {
+            amax = std::fmax(amax, std::fabs(x.at(m, c)));
+          }
+          const double scale = b.scales[static_cast<size_t>((m * stride + k) / groups.scale_group)];
+          ASSERT_NEAR(scale, amax / 127, amax / 127 * 0x1p-24);
+          const int code = b.codes[static_cast<size_t>(m * stride + k)];
+          if (k >= cols) {
+            ASSERT_EQ(code, 0);
+          } else {
+            // Two fp32 roundings of at most 127 before the last one: half a step and a little.
+            ASSERT_LE(std::fabs(x.at(m, k) / amax * 127 - code), 0.5 + 127 * 0x1p-22);
+          }
+        }
+      }
+    }
+  });
+}
+
+TEST(QuantizeS8, sums_are_the_sums_of_the_codes) {
+  for_each_isa([](const IsaTable& isa) {
+    for (const ActivationGroups groups : kGroups) {
+      for (const int64_t cols : kColumns) {
+        const Activations x = awkward_activations(cols);
+        const int64_t stride = padded(cols, groups.scale_group);
+        const Buffers b = quantize(isa, ActivationForm::s8, groups, x.view(), stride);
+        for (size_t g = 0; g < b.sums.size(); ++g) {
+          int64_t sum = 0;
+          for (int c = 0; c < groups.sum_group; ++c) sum += b.codes[g * static_cast<size_t>(groups.sum_group) + c];
+          ASSERT_EQ(b.sums[g], sum) << isa.name;
+        }
+      }
+    }
+  });
+}
+
+TEST(QuantizeS8, tiny_groups_give_zero_and_groups_with_nan_or_infinity_give_nan) {
+  for_each_isa([](const IsaTable& isa) {
+    const int64_t cols = 64;
+    const Activations x = awkward_activations(cols);
+    const Buffers b = quantize(isa, ActivationForm::s8, {32, 32}, x.view(), cols);
+    const auto scale = [&](int64_t m, int64_t g) { return b.scales[static_cast<size_t>(2 * m + g)]; };
+    for (const int64_t m : {1, 2, 5, 6}) EXPECT_EQ(scale(m, 0), 0.0f) << m;
+    for (const int64_t m : {0, 3, 4, 7, 12, 13}) EXPECT_TRUE(std::isfinite(scale(m, 0)) && scale(m, 0) > 0) << m;
+    EXPECT_TRUE(std::isnan(scale(8, 1)) && !std::isnan(scale(8, 0)));
+    EXPECT_TRUE(std::isnan(scale(9, 0)) && !std::isnan(scale(9, 1)));
+    EXPECT_TRUE(std::isnan(scale(10, 1)) && !std::isnan(scale(10, 0)));
+    EXPECT_TRUE(std::isnan(scale(11, 0)) && std::isnan(scale(11, 1)));
+    for (size_t k = 0; k < 32; ++k) EXPECT_EQ(b.codes[static_cast<size_t>(9 * cols) + k], 0);
+  });
+}
+
+TEST(Quantize, every_instruction_set_gives_the_bits_of_scalar) {
+  const IsaTable& scalar = *find_isa("scalar");
+  for_each_isa([&](const IsaTable& isa) {
+    for (const int64_t cols : kColumns) {
+      const Activations x = awkward_activations(cols);
+      for (const ActivationGroups groups : kGroups) {
+        const int64_t stride = padded(cols, groups.scale_group);
+        const Buffers a = quantize(scalar, ActivationForm::s8, groups, x.view(), stride);
+        const Buffers b = quantize(isa, ActivationForm::s8, groups, x.view(), stride);
+        ASSERT_EQ(a.codes, b.codes);
+        ASSERT_EQ(a.sums, b.sums);
+        for (size_t i = 0; i < a.scales.size(); ++i) ASSERT_TRUE(same_bits(a.scales[i], b.scales[i]));
+      }
+      const Buffers a = quantize(scalar, ActivationForm::bf16_as_f32, {}, x.view(), padded(cols, 32));
+      const Buffers b = quantize(isa, ActivationForm::bf16_as_f32, {}, x.view(), padded(cols, 32));
+      for (size_t i = 0; i < a.f32.size(); ++i) ASSERT_TRUE(same_bits(a.f32[i], b.f32[i]));
+    }
+  });
+}
+
+TEST(Quantize, a_broadcast_row_equals_its_copies) {
+  for_each_isa([](const IsaTable& isa) {
+    const Activations x = Activations::random(1, 100, 4);
+    Activations copies(7, 100, 0);
+    for (int64_t m = 0; m < 7; ++m) {
+      for (int64_t k = 0; k < 100; ++k) copies.at(m, k) = x.at(0, k);
+    }
+    MatrixView<const float> broadcast = x.view();
+    broadcast.rows = 7;
+    broadcast.row_stride = 0;
+    for (const ActivationForm form : {ActivationForm::bf16_as_f32, ActivationForm::s8}) {
+      const Buffers a = quantize(isa, form, {32, 32}, broadcast, 128);
+      const Buffers b = quantize(isa, form, {32, 32}, copies.view(), 128);
+      EXPECT_EQ(a.f32, b.f32);
+      EXPECT_EQ(a.codes, b.codes);
+      EXPECT_EQ(a.scales, b.scales);
+    }
+  });
+}
+
+}  // namespace
+}  // namespace octalane::test

@@ -1,0 +1,106 @@
+#include <set>
+
+#include "kernels/all_kernels.h"
+
+namespace octalane::test {
+namespace {
+
+TEST(Registry, scalar_is_first_and_always_there) {
+  ASSERT_FALSE(isa_tables().empty());
+  EXPECT_STREQ(isa_tables()[0]->name, "scalar");
+  EXPECT_EQ(isa_tables()[0]->unavailable(), "");
+  EXPECT_EQ(find_isa("scalar"), isa_tables()[0]);
+  EXPECT_EQ(find_isa("z80"), nullptr);
+}
+
+TEST(Registry, scalar_has_gemm_and_gemv_of_both_lanes_and_every_form) {
+  std::set<std::string> kinds;
+  for (const Kernel& kernel : find_isa("scalar")->kernels) {
+    kinds.insert(std::string(name(kernel.staged)) + (kernel.op == Op::gemm ? " gemm" : " gemv"));
+  }
+  EXPECT_EQ(kinds, (std::set<std::string>{"bf16 gemm", "bf16 gemv", "s8.group gemm", "s8.group gemv"}));
+  for (const ActivationForm form : {ActivationForm::bf16_as_f32, ActivationForm::s8}) {
+    EXPECT_EQ(quantizer(*find_isa("scalar"), form).form, form);
+  }
+}
+
+TEST(Registry, an_instruction_set_without_a_quantizer_borrows_scalars) {
+  const IsaTable bare{.name = "bare", .unavailable = nullptr, .kernels = {}, .quantizers = {}, .attend = nullptr};
+  EXPECT_EQ(&quantizer(bare, ActivationForm::s8), &quantizer(*find_isa("scalar"), ActivationForm::s8));
+}
+
+TEST(Registry, names_say_what_the_row_says_and_no_two_are_equal) {
+  std::set<std::string> names;
+  for (const IsaTable* isa : isa_tables()) {
+    for (const Kernel& kernel : isa->kernels) {
+      EXPECT_STREQ(kernel.isa, isa->name);
+      EXPECT_TRUE(names.insert(name(kernel)).second) << name(kernel);
+      EXPECT_TRUE(name(kernel).starts_with(name(kernel.staged))) << name(kernel);
+      EXPECT_TRUE(name(kernel).ends_with(isa->name)) << name(kernel);
+    }
+  }
+  Kernel kernel;
+  kernel.staged = StagedType::s8_group;
+  kernel.op = Op::gemv;
+  kernel.isa = "abacus";
+  kernel.tile = {.m = 4, .n = 16, .k = 32};
+  EXPECT_EQ(name(kernel), "s8.group_gemv_4x16x32_abacus");
+}
+
+TEST(Registry, rows_are_complete) {
+  for (const IsaTable* isa : isa_tables()) {
+    EXPECT_NE(isa->attend, nullptr);
+    for (const Kernel& kernel : isa->kernels) {
+      SCOPED_TRACE(name(kernel));
+      EXPECT_TRUE(kernel.run && kernel.supports && kernel.scratch_bytes && kernel.groups);
+      EXPECT_GT(kernel.nominal_ops_per_clock, 0);
+      EXPECT_NE(std::string_view(kernel.instruction), "");
+      EXPECT_GE(kernel.max_tokens, 1);
+      EXPECT_EQ(quantizer(*isa, kernel.form).form, kernel.form);
+    }
+  }
+}
+
+/// The reasons of all kernels of one lane, which must agree.
+std::string reason(StagedType staged, const WeightSpec& spec, int64_t cols) {
+  std::set<std::string> reasons;
+  for (const IsaTable* isa : isa_tables()) {
+    for (const Kernel& kernel : isa->kernels) {
+      if (kernel.staged != staged) continue;
+      reasons.insert(kernel.supports({.tokens = 1, .rows = 8, .cols = cols, .weights = spec, .staged = staged}));
+    }
+  }
+  EXPECT_EQ(reasons.size(), 1u);
+  return *reasons.begin();
+}
+
+TEST(Supports, serves_every_kind_of_weights_but_floats_as_codes) {
+  for (const NamedSpec& spec : all_specs()) {
+    EXPECT_EQ(reason(StagedType::bf16, spec.spec, 256), "") << spec.name;
+    const std::string why = reason(StagedType::s8_group, spec.spec, 256);
+    EXPECT_EQ(why, spec.spec.code.is_float() ? "weights are floats: there are no integer codes to multiply" : "");
+  }
+}
+
+TEST(Supports, says_what_it_wanted_and_what_it_got) {
+  const WeightSpec good = spec_named("u4_g32_nested_bias").spec;
+  const auto why = [&](auto change, int64_t cols = 256) {
+    WeightSpec spec = good;
+    change(spec);
+    return reason(StagedType::s8_group, spec, cols);
+  };
+  EXPECT_EQ(why([](WeightSpec& s) { s.code.bits = 7; }), "codes of 7 bits, wanted 2, 3, 4, 5, 6 or 8");
+  EXPECT_EQ(why([](WeightSpec& s) { s.code.map = CodeMap::table, s.code.bits = 3; }),
+            "table codes of 3 bits, wanted 4");
+  EXPECT_EQ(why([](WeightSpec& s) { s.code.map = CodeMap::f16; }), "float elements of 4 bits, wanted 16");
+  EXPECT_EQ(why([](WeightSpec& s) { s.scale.group = 24; }), "groups of 24 columns, wanted 16, 32, 64 or 128");
+  EXPECT_EQ(why([](WeightSpec& s) { s.scale.super = 512; }),
+            "super-groups of 512 columns, wanted a multiple of 32 up to 256");
+  EXPECT_EQ(why([](WeightSpec& s) { s.scale.super = 48; }),
+            "super-groups of 48 columns, wanted a multiple of 32 up to 256");
+  EXPECT_EQ(why([](WeightSpec& s) { s.scale.type = ScaleType::none; }), "codes without a scale");
+  EXPECT_EQ(why([](WeightSpec&) {}, 96), "96 columns, wanted a multiple of 256");
+}
+
+}  // namespace
+}  // namespace octalane::test

@@ -1,0 +1,17 @@
+# Fails when an object built for one instruction set defines a weak symbol: an inline function or template that the
+# linker might keep for every machine. OBJECTS is a list separated by |.
+string(REPLACE "|" ";" objects "${OBJECTS}")
+set(checked 0)
+foreach(object IN LISTS objects)
+  if(object MATCHES "/scalar/" OR NOT object MATCHES "kernels\\.dir/[a-z0-9]+/" OR object MATCHES "/(table|device)\\.cpp")
+    continue()
+  endif()
+  execute_process(COMMAND ${NM} -C --defined-only ${object} OUTPUT_VARIABLE symbols COMMAND_ERROR_IS_FATAL ANY)
+  string(REGEX MATCHALL "[0-9a-f]+ [WVu] [^\n]*" weak "${symbols}")
+  if(weak)
+    list(JOIN weak "\n  " lines)
+    message(FATAL_ERROR "${object} defines weak symbols:\n  ${lines}")
+  endif()
+  math(EXPR checked "${checked} + 1")
+endforeach()
+message(STATUS "${checked} objects define no weak symbol")

@@ -108,13 +108,13 @@ Expected<double> time_sample(Arm& arm, const Matrix& x) {
 }
 
 Status warm_up(Arm& arm, const Matrix& x) {
-  double per_call = 0;
+  double least = INFINITY;
   for (const double end = now_seconds() + kWarmUpSeconds; now_seconds() < end;) {
     const Expected<double> seconds = time_sample(arm, x);
     if (!seconds) return fail_with(seconds);
-    per_call = *seconds;
+    least = std::min(least, *seconds);
   }
-  arm.calls = std::max<int64_t>(1, static_cast<int64_t>(std::ceil(kSampleSeconds / std::max(per_call, 1e-9))));
+  arm.calls = std::max<int64_t>(1, static_cast<int64_t>(std::ceil(kSampleSeconds / std::max(least, 1e-9))));
   return {};
 }
 
@@ -273,21 +273,20 @@ Expected<int> bench_gemm(const Options& options) {
 }  // namespace
 
 Command bench_gemm_command(CLI::App& bench) {
-  CLI::App* app = bench.add_subcommand(
-      "gemm",
-      "Time Y = X W^T with random weights: quantizing the activations and the product. Every cell's error is checked "
-      "before it is timed. Rows are weight rows (outputs), cols the length of a row.");
+  CLI::App* app = bench.add_subcommand("gemm", "Time Y = X W^T with random weights");
+  app->footer(
+      "What is timed is quantizing the activations and the product. Every cell's error is checked before it is timed. "
+      "Rows "
+      "are weight rows (outputs), columns the length of a row.");
   auto options = std::make_shared<Options>();
-  add_list(*app, "--format", options->formats, format_name(), "Weight formats")->required();
-  app->add_option("--rows", options->rows, "Weight rows, N")
-      ->required()
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 31));
+  add_list(*app, "--format", options->formats, format_name(), "Weight formats: " + format_names())->required();
+  app->add_option("--rows", options->rows, "Weight rows, N")->required()->check(in_range(int64_t{1}, int64_t{1} << 28));
   app->add_option("--cols", options->cols, "Weight columns, K")
       ->required()
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 31));
+      ->check(in_range(int64_t{1}, int64_t{1} << 24));
   add_list(*app, "--tokens", options->tokens, "Rows of activations, M");
   app->add_option("--vs", options->against, "Time this lane too, in alternation with --lane")->check(lane_name());
-  app->add_option("--repeats", options->repeats, "Samples per cell")->check(CLI::Range(1, 1000))->capture_default_str();
+  app->add_option("--repeats", options->repeats, "Samples per cell")->check(in_range(1, 1000))->capture_default_str();
   app->add_option("--seed", options->seed, "Seed of weights and activations")->capture_default_str();
   app->add_flag("--cold", options->cold, "Rotate copies of the weights of twice the last-level cache (at most 2 GiB)");
   add_common_flags(*app, options->common);

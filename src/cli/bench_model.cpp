@@ -142,17 +142,17 @@ Expected<int> bench_model(const Options& options) {
 }  // namespace
 
 Command bench_model_command(CLI::App& bench) {
-  CLI::App* app = bench.add_subcommand(
-      "model", "Tokens per second of prefill and of decode, each from an empty cache; medians over repeats");
+  CLI::App* app = bench.add_subcommand("model", "Time prefill and decode of a model");
+  app->footer("Tokens per second, each test from an empty cache; repeats go round all tests after one warm-up round.");
   auto options = std::make_shared<Options>();
   app->add_option("-m,--model", options->model, "A GGUF file")->required();
   add_list(*app, "--prompt", options->prompts, "Prompt lengths");
   add_list(*app, "--generate", options->generate, "Tokens to decode one by one");
   app->add_option("--repeats", options->repeats, "Measurements, after one warm-up")
-      ->check(CLI::Range(1, 1000))
+      ->check(in_range(1, 1000))
       ->capture_default_str();
   app->add_option("--batch", options->batch, "Tokens per prefill call")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 30))
+      ->check(in_range(int64_t{1}, int64_t{1} << 30))
       ->capture_default_str();
   app->add_option("--seed", options->seed, "Seed of the tokens")->capture_default_str();
   app->add_option("-o,--output", options->form, "md, csv or json")

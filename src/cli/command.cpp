@@ -26,6 +26,14 @@ std::vector<std::string> isa_names() {
   return names;
 }
 
+std::vector<std::string> writable_formats() {
+  std::vector<std::string> names;
+  for (const Format* format : formats()) {
+    if (format->from_float != nullptr) names.emplace_back(format->name);
+  }
+  return names;
+}
+
 std::vector<std::string> split(const std::string& text) {
   std::vector<std::string> parts(1);
   for (const char c : text) {
@@ -55,18 +63,14 @@ CLI::Validator lane_name() {
   return one_of(std::move(names), "LANE");
 }
 
-CLI::Validator format_name() {
-  std::vector<std::string> names;
-  for (const Format* format : formats()) {
-    if (format->from_float != nullptr) names.emplace_back(format->name);
-  }
-  return one_of(std::move(names), "FORMAT");
-}
+CLI::Validator format_name() { return one_of(writable_formats(), "FORMAT"); }
+
+std::string format_names() { return joined(writable_formats()); }
 
 void add_common_flags(CLI::App& app, CommonOptions& options) {
   app.add_option("--threads", options.threads,
                  fmt::format("Threads (default: the {} cores this process may use)", usable_cores()))
-      ->check(CLI::Range(1, kMostThreads));
+      ->check(in_range(1, kMostThreads));
   app.add_option("--device", options.device, "Where to compute; this build has the cpu")
       ->check(one_of({"cpu"}, "DEVICE"))
       ->capture_default_str();

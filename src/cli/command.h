@@ -53,9 +53,16 @@ Expected<Context> make_context(const CommonOptions& options);
 /// A usage error unless the text is one of the names; the description stands for the value in --help.
 CLI::Validator one_of(std::vector<std::string> names, const std::string& description);
 
+/// A usage error outside [least, most].
+template <class T>
+CLI::Validator in_range(T least, T most) {
+  return CLI::Range(least, most).description("");
+}
+
 /// Usage errors for lane and format names. `format_name` accepts formats that this build can write.
 CLI::Validator lane_name();
 CLI::Validator format_name();
+std::string format_names();  ///< those, for --help
 
 /// An option of a comma-separated list of positive integers, or of names: `--tokens 1,16,512`.
 CLI::Option* add_list(CLI::App& app, const std::string& flags, std::vector<int64_t>& values, const std::string& help);

@@ -41,8 +41,9 @@ std::string usage_message(const CLI::App& app, const CLI::ParseError& error) {
     path += " " + at->get_name();
   }
   std::string message = error.what();
-  if (const std::vector<std::string> rest = at->remaining(); error.get_name() == "RequiredError" && !rest.empty()) {
-    message = fmt::format("{} is not a command", rest.front());
+  if (at->get_require_subcommand_min() > 0) {
+    const std::vector<std::string> rest = at->remaining();
+    message = rest.empty() ? "wanted a command" : fmt::format("{} is not a command", rest.front());
   }
   return fmt::format("{} (see {} --help)", message, path);
 }

@@ -276,19 +276,18 @@ Expected<int> ppl(const Options& options) {
 }  // namespace
 
 Command ppl_command(CLI::App& parent) {
-  CLI::App* app = parent.add_subcommand(
-      "ppl",
-      "Perplexity of a text, by llama.cpp's rule: windows of --context tokens, each from an empty cache, the second "
-      "half "
-      "of each scored. The standard error is of the mean loss over the scored tokens, times the perplexity.");
+  CLI::App* app = parent.add_subcommand("ppl", "Measure the perplexity of a text");
+  app->footer(
+      "By llama.cpp's rule: windows of --context tokens, each from an empty cache, the second half of each scored. The "
+      "standard error is that of the mean loss over the scored tokens, times the perplexity.");
   auto options = std::make_shared<Options>();
   app->add_option("-m,--model", options->model, "A GGUF file")->required();
   app->add_option("-f,--file", options->text, "The text; - is standard input")->required();
   app->add_option("--context", options->context, "Tokens per window")
-      ->check(CLI::Range(int64_t{4}, int64_t{1} << 24))
+      ->check(in_range(int64_t{4}, int64_t{1} << 24))
       ->capture_default_str();
   app->add_option("--tokens", options->tokens, "Use only the first N tokens of the text")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
+      ->check(in_range(int64_t{1}, int64_t{1} << 40));
   app->add_option("--logits", options->logits,
                   "Write the logits of the scored positions, float32 .npy [positions, vocabulary]; held in memory");
   app->add_option("--vs", options->against,

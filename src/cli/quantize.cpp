@@ -213,15 +213,17 @@ Expected<int> quantize(const Options& options) {
 }  // namespace
 
 Command quantize_command(CLI::App& parent) {
-  CLI::App* app = parent.add_subcommand(
-      "quantize",
-      "Convert the weights of a GGUF file. Matrices get the format asked for, embedding and output included; where a "
-      "row "
-      "is not a multiple of its block, the nearest format of smaller blocks. Vectors (norms, biases) are kept in f32.");
+  CLI::App* app = parent.add_subcommand("quantize", "Convert the weights of a GGUF file");
+  app->footer(
+      "Matrices get the format asked for, embedding and output included; where a row is not a multiple of its block, "
+      "the "
+      "nearest format of smaller blocks with at least its bits. Vectors (norms, biases) become f32, which is exact.");
   auto options = std::make_shared<Options>();
   app->add_option("IN", options->in, "A GGUF file")->required();
   app->add_option("OUT", options->out, "The GGUF file to write")->required();
-  app->add_option("--format", options->format, "What the weights become")->required()->check(format_name());
+  app->add_option("--format", options->format, "What the weights become: " + format_names())
+      ->required()
+      ->check(format_name());
   app->add_option("--tensor", options->only,
                   "Convert only tensors that match this pattern of * and ?, copy the others; may be repeated")
       ->expected(1)

@@ -192,16 +192,16 @@ Expected<int> run(const Options& options) {
 
 void add_sampling_flags(CLI::App& app, SamplerOptions& sampler) {
   app.add_option("--temp", sampler.temperature, "Temperature; 0 is greedy: always the likeliest token")
-      ->check(CLI::Range(0.0, 100.0))
+      ->check(in_range(0.0, 100.0))
       ->capture_default_str();
   app.add_option("--top-k", sampler.top_k, "Draw from the K likeliest tokens; 0 = all")
-      ->check(CLI::Range(0, 1 << 30))
+      ->check(in_range(0, 1 << 30))
       ->capture_default_str();
   app.add_option("--top-p", sampler.top_p, "Draw from the likeliest tokens that hold this probability; 1 = all")
-      ->check(CLI::Range(0.0, 1.0))
+      ->check(in_range(0.0, 1.0))
       ->capture_default_str();
   app.add_option("--min-p", sampler.min_p, "Draw from tokens of at least this share of the likeliest; 0 = all")
-      ->check(CLI::Range(0.0, 1.0))
+      ->check(in_range(0.0, 1.0))
       ->capture_default_str();
   app.add_option("--seed", sampler.seed, "Seed of the draws")->capture_default_str();
 }
@@ -209,9 +209,8 @@ void add_sampling_flags(CLI::App& app, SamplerOptions& sampler) {
 }  // namespace
 
 Command run_command(CLI::App& parent) {
-  CLI::App* app = parent.add_subcommand(
-      "run",
-      "Complete a prompt. Text goes to stdout, speed and kernels to stderr. Ctrl-C ends cleanly, exit code 130.");
+  CLI::App* app = parent.add_subcommand("run", "Complete a prompt");
+  app->footer("The text goes to stdout, speed and kernels to stderr. Ctrl-C ends cleanly, with exit code 130.");
   auto options = std::make_shared<Options>();
   app->add_option("-m,--model", options->model, "A GGUF file")->required();
   CLI::Option_group* source = app->add_option_group("prompt", "Where the prompt comes from");
@@ -219,18 +218,18 @@ Command run_command(CLI::App& parent) {
   source->add_option("-f,--file", options->file, "A file that holds the prompt; - is standard input");
   source->require_option(1);
   app->add_option("-n,--count", options->count, "Most tokens to make; -1 = until the context is full")
-      ->check(CLI::Range(int64_t{-1}, int64_t{1} << 30))
+      ->check(in_range(int64_t{-1}, int64_t{1} << 30))
       ->capture_default_str();
   app->add_flag("--chat", options->chat, "The prompt is a user's message: use the model's chat template");
   app->add_option("--system", options->system, "System message of --chat");
   app->add_flag("--special", options->special, "Control tokens written in the prompt become those tokens");
   app->add_flag("--echo", options->echo, "Print the prompt before the answer");
   app->add_option("--batch", options->batch, "Tokens per prefill call; 1 = token by token")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 30))
+      ->check(in_range(int64_t{1}, int64_t{1} << 30))
       ->capture_default_str();
   app->add_option("-c,--context", options->context,
                   "Positions of the KV cache (default: prompt and answer, at most what the model was trained for)")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 30));
+      ->check(in_range(int64_t{1}, int64_t{1} << 30));
   add_sampling_flags(*app, options->sampler);
   add_common_flags(*app, options->common);
   return {app, [options] { return run(*options); }};

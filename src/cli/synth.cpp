@@ -238,18 +238,20 @@ Expected<int> synth(const Options& options) {
 }  // namespace
 
 Command synth_command(CLI::App& parent) {
-  CLI::App* app = parent.add_subcommand(
-      "synth",
-      "Write a model file of random weights in a real model's shapes. 4096 blocks of Gaussian values of standard "
-      "deviation 1/sqrt(columns) are quantized per format and width; each block of each row is a copy of one, drawn by "
-      "a generator seeded with the seed, the tensor and the row. The vocabulary is one token per byte, then unused "
-      "ones.");
+  CLI::App* app = parent.add_subcommand("synth", "Write a model file of random weights in a real model's shapes");
+  app->footer(
+      "4096 blocks of Gaussian values of standard deviation 1/sqrt(columns) are quantized per format and width; each "
+      "block "
+      "of each row is a copy of one of them, drawn by a generator seeded with the seed, the tensor and the row. The "
+      "vocabulary is one token per byte, three control tokens, then unused ones.");
   auto options = std::make_shared<Options>();
   std::vector<std::string> names;
   for (const SynthShape& shape : synth_shapes()) names.emplace_back(shape.name);
   app->add_option("OUT", options->out, "The GGUF file to write")->required();
-  app->add_option("--like", options->like, "Whose shapes")->required()->check(one_of(names, "NAME"));
-  app->add_option("--format", options->format, "Format of the weights; norms and biases are f32")
+  app->add_option("--like", options->like, fmt::format("Whose shapes: {}", fmt::join(names, ", ")))
+      ->required()
+      ->check(one_of(names, "NAME"));
+  app->add_option("--format", options->format, "Format of the weights (norms and biases are f32): " + format_names())
       ->required()
       ->check(format_name());
   app->add_option("--seed", options->seed, "Seed of the weights")->capture_default_str();

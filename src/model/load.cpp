@@ -164,10 +164,11 @@ Expected<Model> Model::load(Context& context, const GgufFile& file) {
 
   Loader loader(context, file);
   state->rope = loader.rope(config->rope);
+  // The largest tensor first: while it is packed it sits in memory twice, and nothing else does yet.
+  loader.head(*config, *state);
   // A layer count that the tensors do not bear out ends at the first missing one.
   for (int64_t i = 0; i < config->layers && loader.status(); ++i) state->layers.push_back(loader.layer(*config, i));
   state->output_norm = loader.vector("output_norm.weight", config->embedding);
-  loader.head(*config, *state);
   loader.refuse_unused(config->architecture);
   if (!loader.status()) return fail_with(loader.status());
 

@@ -45,7 +45,7 @@ def main():
     with open(os.path.join(GOLDEN, "smollm2.layout.txt"), "w") as file:
         file.write(f"{TEXT_BYTES} {WINDOWS} {POSITIONS} {smollm2.tokens_hash(tokens):016x}\n")
     print("kept mass", 1 - np.concatenate(rest)[:, 0].mean())
-    print("llama.cpp, its own run of the file:", own.line())
+    print("llama.cpp, its own run of the file:", own.figures())
 
 
 main()

@@ -79,8 +79,9 @@ class Comparison:
         self.wanted_nll.append(-wanted[rows, targets])
         self.got_nll.append(-got[rows, targets])
 
-    def line(self):
+    def figures(self):
         kld, same = np.concatenate(self.kld), np.concatenate(self.same)
-        wanted, got = (np.exp(np.concatenate(nll).mean()) for nll in (self.wanted_nll, self.got_nll))
-        return (f"positions {len(kld)}  KLD mean {kld.mean():.3e} p99 {np.quantile(kld, 0.99):.3e} max {kld.max():.3e}"
-                f"  top-1 {100 * same.mean():.2f} %  perplexity {got:.4f} against {wanted:.4f} ({got / wanted - 1:+.4%})")
+        wanted, got = (float(np.exp(np.concatenate(nll).mean())) for nll in (self.wanted_nll, self.got_nll))
+        return {"positions": len(kld), "kld_mean": float(kld.mean()), "kld_p99": float(np.quantile(kld, 0.99)),
+                "kld_max": float(kld.max()), "top1": float(same.mean()), "perplexity": got,
+                "reference_perplexity": wanted, "perplexity_ratio": got / wanted}

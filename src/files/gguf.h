@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -49,7 +48,8 @@ struct GgufTensor {
 class GgufFile {
  public:
   /// Maps a file and checks all of its header: every count, length, offset and tensor extent lies inside the file,
-  /// names and keys are unique. Errors name the path, the tensor or key, and the byte offset.
+  /// names and keys are unique, tensors are aligned, do not overlap and have a type whose size is known. Shapes may
+  /// hold zeros; any product of dimensions fits in int64. Errors name the path, the tensor or key, and the byte offset.
   static Expected<GgufFile> open(const std::string& path);
   /// The same over bytes that the caller keeps alive.
   static Expected<GgufFile> parse(std::span<const std::byte> bytes, std::string name = "memory");

@@ -5,9 +5,7 @@ include(CMakePackageConfigHelpers)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/octalane)
 
 install(TARGETS octalane EXPORT octalaneTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
-if(TARGET octalane_cli)
-  install(TARGETS octalane_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-endif()
+install(TARGETS octalane_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/octalane DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(EXPORT octalaneTargets NAMESPACE octalane:: DESTINATION ${package_dir})
 

@@ -273,24 +273,22 @@ Expected<int> bench_gemm(const Options& options) {
 }  // namespace
 
 Command bench_gemm_command(CLI::App& bench) {
-  CLI::App* app = bench.add_subcommand("gemm", "Time Y = X W^T with random weights");
-  app->footer(
+  Flags flags(bench, "gemm", "Time Y = X W^T with random weights");
+  flags.footer(
       "What is timed is quantizing the activations and the product. Every cell's error is checked before it is timed. "
       "Rows "
       "are weight rows (outputs), columns the length of a row.");
   auto options = std::make_shared<Options>();
-  add_list(*app, "--format", options->formats, format_name(), "Weight formats: " + format_names())->required();
-  app->add_option("--rows", options->rows, "Weight rows, N")->required()->check(in_range(int64_t{1}, int64_t{1} << 28));
-  app->add_option("--cols", options->cols, "Weight columns, K")
-      ->required()
-      ->check(in_range(int64_t{1}, int64_t{1} << 24));
-  add_list(*app, "--tokens", options->tokens, "Rows of activations, M");
-  app->add_option("--vs", options->against, "Time this lane too, in alternation with --lane")->check(lane_name());
-  app->add_option("--repeats", options->repeats, "Samples per cell")->check(in_range(1, 1000))->capture_default_str();
-  app->add_option("--seed", options->seed, "Seed of weights and activations")->capture_default_str();
-  app->add_flag("--cold", options->cold, "Rotate copies of the weights of twice the last-level cache (at most 2 GiB)");
-  add_common_flags(*app, options->common);
-  return {app, [options] { return bench_gemm(*options); }};
+  flags.choices("--format", options->formats, writable_formats(), "Weight formats", Need::required);
+  flags.number("--rows", options->rows, 1, int64_t{1} << 28, "Weight rows, N", Need::required);
+  flags.number("--cols", options->cols, 1, int64_t{1} << 24, "Weight columns, K", Need::required);
+  flags.numbers("--tokens", options->tokens, "Rows of activations, M");
+  flags.choice("--vs", options->against, lane_names(), "Time this lane too, in alternation with --lane");
+  flags.number("--repeats", options->repeats, 1, 1000, "Samples per cell");
+  flags.seed(options->seed, "Seed of weights and activations");
+  flags.toggle("--cold", options->cold, "Rotate copies of the weights of twice the last-level cache (at most 2 GiB)");
+  flags.common(options->common);
+  return {flags.app(), [options] { return bench_gemm(*options); }};
 }
 
 }  // namespace octalane::cli

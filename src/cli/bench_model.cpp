@@ -16,7 +16,8 @@ struct Options {
   CommonOptions common;
   std::string model, form = "md";
   std::vector<int64_t> prompts{32, 128, 512}, generate{64};
-  int64_t repeats = 3, batch = 512, seed = 1;
+  int64_t repeats = 3, batch = 512;
+  uint64_t seed = 1;
 };
 
 struct Row {
@@ -34,8 +35,8 @@ std::vector<Row> list_rows(const Options& options) {
 }
 
 /// Tokens from a seed: speed does not depend on which.
-std::vector<int32_t> random_tokens(int64_t count, int64_t vocabulary, int64_t seed) {
-  std::mt19937_64 random(static_cast<uint64_t>(seed));
+std::vector<int32_t> random_tokens(int64_t count, int64_t vocabulary, uint64_t seed) {
+  std::mt19937_64 random(seed);
   std::vector<int32_t> tokens(static_cast<size_t>(count));
   for (int32_t& token : tokens) token = static_cast<int32_t>(random() % static_cast<uint64_t>(vocabulary));
   return tokens;
@@ -142,24 +143,18 @@ Expected<int> bench_model(const Options& options) {
 }  // namespace
 
 Command bench_model_command(CLI::App& bench) {
-  CLI::App* app = bench.add_subcommand("model", "Time prefill and decode of a model");
-  app->footer("Tokens per second, each test from an empty cache; repeats go round all tests after one warm-up round.");
+  Flags flags(bench, "model", "Time prefill and decode of a model");
+  flags.footer("Tokens per second, each test from an empty cache; repeats go round all tests after one warm-up round.");
   auto options = std::make_shared<Options>();
-  app->add_option("-m,--model", options->model, "A GGUF file")->required();
-  add_list(*app, "--prompt", options->prompts, "Prompt lengths");
-  add_list(*app, "--generate", options->generate, "Tokens to decode one by one");
-  app->add_option("--repeats", options->repeats, "Measurements, after one warm-up")
-      ->check(in_range(1, 1000))
-      ->capture_default_str();
-  app->add_option("--batch", options->batch, "Tokens per prefill call")
-      ->check(in_range(int64_t{1}, int64_t{1} << 30))
-      ->capture_default_str();
-  app->add_option("--seed", options->seed, "Seed of the tokens")->capture_default_str();
-  app->add_option("-o,--output", options->form, "md, csv or json")
-      ->check(one_of({"md", "csv", "json"}, "FORM"))
-      ->capture_default_str();
-  add_common_flags(*app, options->common);
-  return {app, [options] { return bench_model(*options); }};
+  flags.text("-m,--model", options->model, "A GGUF file", Need::required);
+  flags.numbers("--prompt", options->prompts, "Prompt lengths");
+  flags.numbers("--generate", options->generate, "Tokens to decode one by one");
+  flags.number("--repeats", options->repeats, 1, 1000, "Measurements, after one warm-up");
+  flags.number("--batch", options->batch, 1, 1 << 30, "Tokens per prefill call");
+  flags.seed(options->seed, "Seed of the tokens");
+  flags.choice("-o,--output", options->form, {"md", "csv", "json"}, "How to print");
+  flags.common(options->common);
+  return {flags.app(), [options] { return bench_model(*options); }};
 }
 
 }  // namespace octalane::cli

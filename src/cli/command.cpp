@@ -4,86 +4,13 @@
 #include <fnmatch.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstdio>
 
-#include "core/parallel.h"
 #include "core/staged_type.h"
 #include "files/ggml_types.h"
 #include "files/quote.h"
-#include "kernels/registry.h"
 
 namespace octalane::cli {
-namespace {
-
-constexpr int kMostThreads = 1024;
-
-std::string joined(const std::vector<std::string>& names) { return fmt::format("{}", fmt::join(names, ", ")); }
-
-std::vector<std::string> isa_names() {
-  std::vector<std::string> names;
-  for (const IsaTable* isa : isa_tables()) names.emplace_back(isa->name);
-  return names;
-}
-
-std::vector<std::string> writable_formats() {
-  std::vector<std::string> names;
-  for (const Format* format : formats()) {
-    if (format->from_float != nullptr) names.emplace_back(format->name);
-  }
-  return names;
-}
-
-std::vector<std::string> split(const std::string& text) {
-  std::vector<std::string> parts(1);
-  for (const char c : text) {
-    if (c == ',') {
-      parts.emplace_back();
-    } else {
-      parts.back() += c;
-    }
-  }
-  return parts;
-}
-
-}  // namespace
-
-CLI::Validator one_of(std::vector<std::string> names, const std::string& description) {
-  return CLI::Validator(
-      [names = std::move(names)](std::string& text) {
-        if (std::ranges::find(names, text) != names.end()) return std::string();
-        return fmt::format("wanted one of {}, got {}", joined(names), quote(text));
-      },
-      description);
-}
-
-CLI::Validator lane_name() {
-  std::vector<std::string> names{"auto"};
-  for (const StagedTypeInfo& row : kStagedTypes) names.emplace_back(row.name);
-  return one_of(std::move(names), "LANE");
-}
-
-CLI::Validator format_name() { return one_of(writable_formats(), "FORMAT"); }
-
-std::string format_names() { return joined(writable_formats()); }
-
-void add_common_flags(CLI::App& app, CommonOptions& options) {
-  app.add_option("--threads", options.threads,
-                 fmt::format("Threads (default: the {} cores this process may use)", usable_cores()))
-      ->check(in_range(1, kMostThreads));
-  app.add_option("--device", options.device, "Where to compute; this build has the cpu")
-      ->check(one_of({"cpu"}, "DEVICE"))
-      ->capture_default_str();
-  app.add_option("--isa", options.isa,
-                 fmt::format("Force an instruction set: {} (default: the fastest here)", joined(isa_names())))
-      ->check(one_of(isa_names(), "ISA"));
-  app.add_option("--lane", options.lane,
-                 "Force a lane by its staged type: auto, bf16, f16, s8.group, s8.nested, s8.block, s8.xblock, s8.row, "
-                 "f8.group, f8.row; auto is the stock lane, bf16")
-      ->check(lane_name())
-      ->capture_default_str();
-  app.add_flag("--json", options.json, "One JSON document on stdout, nothing else");
-}
 
 Expected<Context> make_context(const CommonOptions& options) {
   ContextOptions wanted;
@@ -91,40 +18,6 @@ Expected<Context> make_context(const CommonOptions& options) {
   wanted.isa = options.isa;
   wanted.lane = staged_type_from_name(options.lane);
   return Context::create(wanted);
-}
-
-CLI::Option* add_list(CLI::App& app, const std::string& flags, std::vector<int64_t>& values, const std::string& help) {
-  const std::string name = flags.substr(flags.rfind(',') == std::string::npos ? 0 : flags.rfind(',') + 1);
-  CLI::Option* option = app.add_option_function<std::string>(
-      flags,
-      [&values, name](const std::string& text) {
-        values.clear();
-        for (const std::string& part : split(text)) {
-          int64_t value = 0;
-          const char* end = part.data() + part.size();
-          const auto [stop, error] = std::from_chars(part.data(), end, value);
-          if (error != std::errc() || stop != end || value < 1 || value > 100'000'000) {
-            throw CLI::ValidationError(name, fmt::format("wanted whole numbers from 1, got {}", quote(part)));
-          }
-          values.push_back(value);
-        }
-      },
-      help);
-  return option->type_name("N,...")->default_str(fmt::format("{}", fmt::join(values, ",")));
-}
-
-CLI::Option* add_list(CLI::App& app, const std::string& flags, std::vector<std::string>& values,
-                      const CLI::Validator& each, const std::string& help) {
-  CLI::Option* option = app.add_option_function<std::string>(
-      flags,
-      [&values, each, flags](const std::string& text) {
-        values = split(text);
-        for (std::string& value : values) {
-          if (std::string why = each(value); !why.empty()) throw CLI::ValidationError(flags, why);
-        }
-      },
-      help);
-  return option->type_name("NAME,...")->default_str(joined(values));
 }
 
 void print_json(const Json& document) {

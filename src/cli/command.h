@@ -1,13 +1,13 @@
-// What the subcommands share: the common flags, the shape of a subcommand, JSON and list arguments.
+// What the subcommands share: their shape, JSON output, tensors of a file.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "cli/flags.h"
 #include "core/status.h"
 #include "files/gguf.h"
 #include "formats/format.h"
@@ -36,38 +36,8 @@ Command kernels_command(CLI::App& parent);
 Command bench_gemm_command(CLI::App& bench);
 Command bench_model_command(CLI::App& bench);
 
-struct CommonOptions {
-  int threads = 0;  ///< 0 = not given
-  std::string device = "cpu";
-  std::string isa;
-  std::string lane = "auto";
-  bool json = false;
-};
-
-/// --threads, --device, --isa, --lane, --json. Unknown names are usage errors.
-void add_common_flags(CLI::App& app, CommonOptions& options);
-
 /// The machine that the flags ask for. An instruction set that this machine lacks is an error.
 Expected<Context> make_context(const CommonOptions& options);
-
-/// A usage error unless the text is one of the names; the description stands for the value in --help.
-CLI::Validator one_of(std::vector<std::string> names, const std::string& description);
-
-/// A usage error outside [least, most].
-template <class T>
-CLI::Validator in_range(T least, T most) {
-  return CLI::Range(least, most).description("");
-}
-
-/// Usage errors for lane and format names. `format_name` accepts formats that this build can write.
-CLI::Validator lane_name();
-CLI::Validator format_name();
-std::string format_names();  ///< those, for --help
-
-/// An option of a comma-separated list of positive integers, or of names: `--tokens 1,16,512`.
-CLI::Option* add_list(CLI::App& app, const std::string& flags, std::vector<int64_t>& values, const std::string& help);
-CLI::Option* add_list(CLI::App& app, const std::string& flags, std::vector<std::string>& values,
-                      const CLI::Validator& each, const std::string& help);
 
 /// The one document of --json. Bytes that are no UTF-8 become U+FFFD; NaN and infinities become null.
 void print_json(const Json& document);

@@ -164,11 +164,11 @@ Expected<int> inspect(const Options& options) {
 }  // namespace
 
 Command inspect_command(CLI::App& parent) {
-  CLI::App* app = parent.add_subcommand("inspect", "Show what a model file holds, from its header alone");
+  Flags flags(parent, "inspect", "Show what a model file holds, from its header alone");
   auto options = std::make_shared<Options>();
-  app->add_option("MODEL", options->model, "A GGUF file")->required();
-  add_common_flags(*app, options->common);
-  return {app, [options] { return inspect(*options); }};
+  flags.text("MODEL", options->model, "A GGUF file", Need::required);
+  flags.common(options->common);
+  return {flags.app(), [options] { return inspect(*options); }};
 }
 
 }  // namespace octalane::cli

@@ -98,11 +98,11 @@ Expected<int> kernels(const Options& options) {
 }  // namespace
 
 Command kernels_command(CLI::App& parent) {
-  CLI::App* app = parent.add_subcommand("kernels", "List the kernels of this build");
+  Flags flags(parent, "kernels", "List the kernels of this build");
   auto options = std::make_shared<Options>();
-  app->add_flag("--markdown", options->markdown, "As docs/kernels.md has it");
-  add_common_flags(*app, options->common);
-  return {app, [options] { return kernels(*options); }};
+  flags.toggle("--markdown", options->markdown, "As docs/kernels.md has it");
+  flags.common(options->common);
+  return {flags.app(), [options] { return kernels(*options); }};
 }
 
 }  // namespace octalane::cli

@@ -2,6 +2,7 @@
 // success, 2 on a usage error, 1 on any other, with one line on stderr.
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>

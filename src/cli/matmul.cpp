@@ -112,16 +112,16 @@ Expected<int> matmul(const Options& options) {
 }  // namespace
 
 Command matmul_command(CLI::App& parent) {
-  CLI::App* app = parent.add_subcommand("matmul", "Multiply activations by one tensor: Y = X W^T");
+  Flags flags(parent, "matmul", "Multiply activations by one tensor: Y = X W^T");
   auto options = std::make_shared<Options>();
-  app->add_option("-w,--weights", options->file, "A GGUF file")->required();
-  app->add_option("-t,--tensor", options->tensor, "The tensor's name")->required();
-  app->add_option("-x", options->x, "Activations, float32 .npy [M, K]")->required();
-  app->add_option("-o,--output", options->y, "Where Y goes, float32 .npy [M, N]")->required();
-  app->add_flag("--reference", options->reference,
-                "fp64 sums over the decoded weights, rounded to float32, instead of a kernel");
-  add_common_flags(*app, options->common);
-  return {app, [options] { return matmul(*options); }};
+  flags.text("-w,--weights", options->file, "A GGUF file", Need::required);
+  flags.text("-t,--tensor", options->tensor, "The tensor's name", Need::required);
+  flags.text("-x", options->x, "Activations, float32 .npy [M, K]", Need::required);
+  flags.text("-o,--output", options->y, "Where Y goes, float32 .npy [M, N]", Need::required);
+  flags.toggle("--reference", options->reference,
+               "fp64 sums over the decoded weights, rounded to float32, instead of a kernel");
+  flags.common(options->common);
+  return {flags.app(), [options] { return matmul(*options); }};
 }
 
 }  // namespace octalane::cli

@@ -89,15 +89,13 @@ Expected<int> plan(const Options& options) {
 }  // namespace
 
 Command plan_command(CLI::App& parent) {
-  CLI::App* app = parent.add_subcommand("plan", "Show which kernel each product gets, and why not another");
+  Flags flags(parent, "plan", "Show which kernel each product gets, and why not another");
   auto options = std::make_shared<Options>();
-  app->add_option("-m,--model", options->model, "A GGUF file; only its header is read")->required();
-  add_list(*app, "--tokens", options->tokens, "Tokens per product");
-  app->add_option("-t,--tensor", options->patterns, "Only tensors that match this pattern of * and ?; may be repeated")
-      ->expected(1)
-      ->take_all();
-  add_common_flags(*app, options->common);
-  return {app, [options] { return plan(*options); }};
+  flags.text("-m,--model", options->model, "A GGUF file; only its header is read", Need::required);
+  flags.numbers("--tokens", options->tokens, "Tokens per product");
+  flags.patterns("-t,--tensor", options->patterns, "Only tensors of this name");
+  flags.common(options->common);
+  return {flags.app(), [options] { return plan(*options); }};
 }
 
 }  // namespace octalane::cli

@@ -276,25 +276,21 @@ Expected<int> ppl(const Options& options) {
 }  // namespace
 
 Command ppl_command(CLI::App& parent) {
-  CLI::App* app = parent.add_subcommand("ppl", "Measure the perplexity of a text");
-  app->footer(
+  Flags flags(parent, "ppl", "Measure the perplexity of a text");
+  flags.footer(
       "By llama.cpp's rule: windows of --context tokens, each from an empty cache, the second half of each scored. The "
       "standard error is that of the mean loss over the scored tokens, times the perplexity.");
   auto options = std::make_shared<Options>();
-  app->add_option("-m,--model", options->model, "A GGUF file")->required();
-  app->add_option("-f,--file", options->text, "The text; - is standard input")->required();
-  app->add_option("--context", options->context, "Tokens per window")
-      ->check(in_range(int64_t{4}, int64_t{1} << 24))
-      ->capture_default_str();
-  app->add_option("--tokens", options->tokens, "Use only the first N tokens of the text")
-      ->check(in_range(int64_t{1}, int64_t{1} << 40));
-  app->add_option("--logits", options->logits,
-                  "Write the logits of the scored positions, float32 .npy [positions, vocabulary]; held in memory");
-  app->add_option("--vs", options->against,
-                  "Another lane, paired with --lane: perplexity ratio, KL divergence, share of equal top tokens")
-      ->check(lane_name());
-  add_common_flags(*app, options->common);
-  return {app, [options] { return ppl(*options); }};
+  flags.text("-m,--model", options->model, "A GGUF file", Need::required);
+  flags.text("-f,--file", options->text, "The text; - is standard input", Need::required);
+  flags.number("--context", options->context, 4, 1 << 24, "Tokens per window");
+  flags.number("--tokens", options->tokens, 1, int64_t{1} << 40, "Use only the first tokens of the text");
+  flags.text("--logits", options->logits,
+             "Write the logits of the scored positions, float32 .npy [positions, vocabulary]; held in memory");
+  flags.choice("--vs", options->against, lane_names(),
+               "Another lane, paired with --lane for perplexity ratio, KL divergence and share of equal top tokens");
+  flags.common(options->common);
+  return {flags.app(), [options] { return ppl(*options); }};
 }
 
 }  // namespace octalane::cli

@@ -213,27 +213,19 @@ Expected<int> quantize(const Options& options) {
 }  // namespace
 
 Command quantize_command(CLI::App& parent) {
-  CLI::App* app = parent.add_subcommand("quantize", "Convert the weights of a GGUF file");
-  app->footer(
+  Flags flags(parent, "quantize", "Convert the weights of a GGUF file");
+  flags.footer(
       "Matrices get the format asked for, embedding and output included; where a row is not a multiple of its block, "
       "the "
       "nearest format of smaller blocks with at least its bits. Vectors (norms, biases) become f32, which is exact.");
   auto options = std::make_shared<Options>();
-  app->add_option("IN", options->in, "A GGUF file")->required();
-  app->add_option("OUT", options->out, "The GGUF file to write")->required();
-  app->add_option("--format", options->format, "What the weights become: " + format_names())
-      ->required()
-      ->check(format_name());
-  app->add_option("--tensor", options->only,
-                  "Convert only tensors that match this pattern of * and ?, copy the others; may be repeated")
-      ->expected(1)
-      ->take_all();
-  app->add_option("--keep", options->keep,
-                  "Copy tensors that match this pattern as they are, such as token_embd.weight; may be repeated")
-      ->expected(1)
-      ->take_all();
-  add_common_flags(*app, options->common);
-  return {app, [options] { return quantize(*options); }};
+  flags.text("IN", options->in, "A GGUF file", Need::required);
+  flags.text("OUT", options->out, "The GGUF file to write", Need::required);
+  flags.choice("--format", options->format, writable_formats(), "What the weights become", Need::required);
+  flags.patterns("--tensor", options->only, "Convert only tensors of this name, copy the others");
+  flags.patterns("--keep", options->keep, "Copy tensors of this name as they are, such as token_embd.weight");
+  flags.common(options->common);
+  return {flags.app(), [options] { return quantize(*options); }};
 }
 
 }  // namespace octalane::cli

@@ -190,49 +190,35 @@ Expected<int> run(const Options& options) {
   return made->finish == "interrupted" ? kInterruptedExit : 0;
 }
 
-void add_sampling_flags(CLI::App& app, SamplerOptions& sampler) {
-  app.add_option("--temp", sampler.temperature, "Temperature; 0 is greedy: always the likeliest token")
-      ->check(in_range(0.0, 100.0))
-      ->capture_default_str();
-  app.add_option("--top-k", sampler.top_k, "Draw from the K likeliest tokens; 0 = all")
-      ->check(in_range(0, 1 << 30))
-      ->capture_default_str();
-  app.add_option("--top-p", sampler.top_p, "Draw from the likeliest tokens that hold this probability; 1 = all")
-      ->check(in_range(0.0, 1.0))
-      ->capture_default_str();
-  app.add_option("--min-p", sampler.min_p, "Draw from tokens of at least this share of the likeliest; 0 = all")
-      ->check(in_range(0.0, 1.0))
-      ->capture_default_str();
-  app.add_option("--seed", sampler.seed, "Seed of the draws")->capture_default_str();
+void add_sampling_flags(Flags& flags, SamplerOptions& sampler) {
+  flags.number("--temp", sampler.temperature, 0.0f, 100.0f, "Temperature; 0 is greedy: always the likeliest token");
+  flags.number("--top-k", sampler.top_k, 0, 1 << 30, "Draw from this many of the likeliest tokens; 0 = all");
+  flags.number("--top-p", sampler.top_p, 0.0f, 1.0f, "Draw from the likeliest that hold this probability; 1 = all");
+  flags.number("--min-p", sampler.min_p, 0.0f, 1.0f, "Draw from tokens of this share of the likeliest; 0 = all");
+  flags.seed(sampler.seed, "Seed of the draws");
 }
 
 }  // namespace
 
 Command run_command(CLI::App& parent) {
-  CLI::App* app = parent.add_subcommand("run", "Complete a prompt");
-  app->footer("The text goes to stdout, speed and kernels to stderr. Ctrl-C ends cleanly, with exit code 130.");
+  constexpr int64_t kMost = 1 << 30;
+  Flags flags(parent, "run", "Complete a prompt");
+  flags.footer("The text goes to stdout, speed and kernels to stderr. Ctrl-C ends cleanly, with exit code 130.");
   auto options = std::make_shared<Options>();
-  app->add_option("-m,--model", options->model, "A GGUF file")->required();
-  CLI::Option_group* source = app->add_option_group("prompt", "Where the prompt comes from");
-  source->add_option("-p,--prompt", options->prompt, "The prompt");
-  source->add_option("-f,--file", options->file, "A file that holds the prompt; - is standard input");
-  source->require_option(1);
-  app->add_option("-n,--count", options->count, "Most tokens to make; -1 = until the context is full")
-      ->check(in_range(int64_t{-1}, int64_t{1} << 30))
-      ->capture_default_str();
-  app->add_flag("--chat", options->chat, "The prompt is a user's message: use the model's chat template");
-  app->add_option("--system", options->system, "System message of --chat");
-  app->add_flag("--special", options->special, "Control tokens written in the prompt become those tokens");
-  app->add_flag("--echo", options->echo, "Print the prompt before the answer");
-  app->add_option("--batch", options->batch, "Tokens per prefill call; 1 = token by token")
-      ->check(in_range(int64_t{1}, int64_t{1} << 30))
-      ->capture_default_str();
-  app->add_option("-c,--context", options->context,
-                  "Positions of the KV cache (default: prompt and answer, at most what the model was trained for)")
-      ->check(in_range(int64_t{1}, int64_t{1} << 30));
-  add_sampling_flags(*app, options->sampler);
-  add_common_flags(*app, options->common);
-  return {app, [options] { return run(*options); }};
+  flags.text("-m,--model", options->model, "A GGUF file", Need::required);
+  flags.either("-p,--prompt", options->prompt, "The prompt", "-f,--file", options->file,
+               "A file that holds the prompt; - is standard input");
+  flags.number("-n,--count", options->count, -1, kMost, "Most tokens to make; -1 = until the context is full");
+  flags.toggle("--chat", options->chat, "The prompt is a user's message: use the model's chat template");
+  flags.text("--system", options->system, "System message of --chat");
+  flags.toggle("--special", options->special, "Control tokens written in the prompt become those tokens");
+  flags.toggle("--echo", options->echo, "Print the prompt before the answer");
+  flags.number("--batch", options->batch, 1, kMost, "Tokens per prefill call; 1 = token by token");
+  flags.number("-c,--context", options->context, 1, kMost,
+               "Positions of the KV cache (default: prompt and answer, at most what the model was trained for)");
+  add_sampling_flags(flags, options->sampler);
+  flags.common(options->common);
+  return {flags.app(), [options] { return run(*options); }};
 }
 
 }  // namespace octalane::cli

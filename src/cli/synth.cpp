@@ -238,8 +238,8 @@ Expected<int> synth(const Options& options) {
 }  // namespace
 
 Command synth_command(CLI::App& parent) {
-  CLI::App* app = parent.add_subcommand("synth", "Write a model file of random weights in a real model's shapes");
-  app->footer(
+  Flags flags(parent, "synth", "Write a model file of random weights in a real model's shapes");
+  flags.footer(
       "4096 blocks of Gaussian values of standard deviation 1/sqrt(columns) are quantized per format and width; each "
       "block "
       "of each row is a copy of one of them, drawn by a generator seeded with the seed, the tensor and the row. The "
@@ -247,16 +247,13 @@ Command synth_command(CLI::App& parent) {
   auto options = std::make_shared<Options>();
   std::vector<std::string> names;
   for (const SynthShape& shape : synth_shapes()) names.emplace_back(shape.name);
-  app->add_option("OUT", options->out, "The GGUF file to write")->required();
-  app->add_option("--like", options->like, fmt::format("Whose shapes: {}", fmt::join(names, ", ")))
-      ->required()
-      ->check(one_of(names, "NAME"));
-  app->add_option("--format", options->format, "Format of the weights (norms and biases are f32): " + format_names())
-      ->required()
-      ->check(format_name());
-  app->add_option("--seed", options->seed, "Seed of the weights")->capture_default_str();
-  add_common_flags(*app, options->common);
-  return {app, [options] { return synth(*options); }};
+  flags.text("OUT", options->out, "The GGUF file to write", Need::required);
+  flags.choice("--like", options->like, names, "Whose shapes", Need::required);
+  flags.choice("--format", options->format, writable_formats(), "Format of the weights (norms and biases are f32)",
+               Need::required);
+  flags.seed(options->seed, "Seed of the weights");
+  flags.common(options->common);
+  return {flags.app(), [options] { return synth(*options); }};
 }
 
 }  // namespace octalane::cli

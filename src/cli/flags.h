@@ -1,0 +1,67 @@
+// The flags of one subcommand. CLI11 parses them, and is seen by flags.cpp and main.cpp alone: it takes seconds to
+// compile.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace CLI {
+class App;
+class Option;
+}  // namespace CLI
+
+namespace octalane::cli {
+
+struct CommonOptions {
+  int threads = 0;  ///< 0 = not given
+  std::string device = "cpu";
+  std::string isa;
+  std::string lane = "auto";
+  bool json = false;
+};
+
+enum class Need { optional, required };
+
+/// Declares flags on variables that must live until parsing is done. Names are "-m,--model", or "MODEL" for one without
+/// a dash. What the variable holds is the default, and shown in --help when it is a value that could have been given. A
+/// value that is not allowed is a usage error that names the flag.
+class Flags {
+ public:
+  /// A new subcommand of `parent`.
+  Flags(CLI::App& parent, const std::string& name, const std::string& description);
+
+  CLI::App* app() const { return app_; }
+  /// What --help says below the flags.
+  void footer(const std::string& text);
+
+  void text(const std::string& names, std::string& value, const std::string& help, Need need = Need::optional);
+  void choice(const std::string& names, std::string& value, const std::vector<std::string>& allowed,
+              const std::string& help, Need need = Need::optional);
+  void number(const std::string& names, int& value, int least, int most, const std::string& help);
+  void number(const std::string& names, int64_t& value, int64_t least, int64_t most, const std::string& help,
+              Need need = Need::optional);
+  void number(const std::string& names, float& value, float least, float most, const std::string& help);
+  void seed(uint64_t& value, const std::string& help);
+  void toggle(const std::string& names, bool& value, const std::string& help);
+  /// Comma-separated: `--tokens 1,16,512`, whole numbers from 1.
+  void numbers(const std::string& names, std::vector<int64_t>& values, const std::string& help);
+  void choices(const std::string& names, std::vector<std::string>& values, const std::vector<std::string>& allowed,
+               const std::string& help, Need need = Need::optional);
+  /// May be repeated, one pattern each time.
+  void patterns(const std::string& names, std::vector<std::string>& values, const std::string& help);
+  /// Exactly one of two texts.
+  void either(const std::string& names, std::string& value, const std::string& help, const std::string& other_names,
+              std::string& other_value, const std::string& other_help);
+  /// --threads, --device, --isa, --lane, --json.
+  void common(CommonOptions& options);
+
+ private:
+  CLI::App* app_;
+};
+
+/// Names that choice() takes: lanes, formats that this build can write.
+std::vector<std::string> lane_names();
+std::vector<std::string> writable_formats();
+
+}  // namespace octalane::cli

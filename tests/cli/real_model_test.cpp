@@ -15,7 +15,7 @@ TEST(RealModel, run_stays_within_file_cache_and_64_mib) {
   NEEDS_MODEL(model);
   if (sanitized()) GTEST_SKIP() << "the sanitizer's own memory would be measured";
   std::string prompt;
-  for (int i = 0; i < 220; ++i) prompt += "word " + std::to_string(i) + " ";
+  for (int i = 0; i < 300; ++i) prompt += "word " + std::to_string(i) + " ";
   const std::string file = scratch() / "long.txt";
   write_file(file, prompt);
   for (const std::string lane : {"auto", "s8.group"}) {

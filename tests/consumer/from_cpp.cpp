@@ -30,7 +30,7 @@ int main() {
     std::fprintf(stderr, "%s\n", kernel.error().message.c_str());
     return 1;
   }
-  if (const int i = first_difference(problem, y.data()); i >= 0) {
+  if (const int i = first_difference(&problem, y.data()); i >= 0) {
     std::fprintf(stderr, "%s: y[%d, %d]: wanted %.9g, got %.9g\n", kernel->c_str(), i / ROWS, i % ROWS,
                  double{problem.wanted[i]}, double{y[static_cast<size_t>(i)]});
     return 1;

@@ -57,5 +57,5 @@ def main(path, threads, prompt, generate):
         start = time.perf_counter()
         for position in range(generate if timed else 2):
             decode(context, [draw.randrange(vocabulary)], position)
-        result = {f"pp{prompt}": prompt / prefill, f"tg{generate}": generate / (time.perf_counter() - start)}
+        result = {f"prefill {prompt}": prompt / prefill, f"decode {generate}": generate / (time.perf_counter() - start)}
     print(json.dumps(result))

@@ -18,8 +18,8 @@ import time
 def octalane(args, prompt, generate):
     command = [args.octalane, "bench", "model", "-m", args.model, "--prompt", str(prompt), "--generate", str(generate),
                "--threads", str(args.threads), "--repeats", "1", "--json", *args.octalane_flags.split()]
-    rows = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)["rows"]
-    return {row["test"]: row["tokens_per_second"]["median"] for row in rows}
+    report = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    return report, {row["test"]: row["tokens_per_second"]["median"] for row in report["rows"]}
 
 
 def llama_cpp(args, prompt, generate):
@@ -44,12 +44,13 @@ def main():
 
     pairs = []
     for repeat in range(args.repeats):
-        ours = octalane(args, args.prompt, args.generate)
+        report, ours = octalane(args, args.prompt, args.generate)
         theirs = llama_cpp(args, args.prompt, args.generate)
         pairs.append({"octalane": ours, "llama_cpp": theirs})
         print(f"repeat {repeat}: {pairs[-1]}", file=sys.stderr)
     result = {"command": " ".join(sys.argv), "date": time.strftime("%Y-%m-%d"), "model": os.path.basename(args.model),
-              "threads": args.threads, "pairs": pairs, "summary": {}}
+              "machine": report["machine"], "kernels": report["kernels"], "threads": args.threads, "pairs": pairs,
+              "summary": {}}
     for test in pairs[0]["octalane"]:
         for engine in ("octalane", "llama_cpp"):
             samples = [pair[engine][test] for pair in pairs]

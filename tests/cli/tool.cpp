@@ -1,5 +1,6 @@
 #include "cli/tool.h"
 
+#include <fmt/format.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -63,8 +64,8 @@ Outcome octalane(const Arguments& arguments, const std::string& input, const std
   const std::filesystem::path in = scratch() / "stdin", out = scratch() / "stdout", err = scratch() / "stderr";
   write_file(in, input);
   std::string command = before + " exec " + quoted(OCTALANE_TOOL);
-  for (const std::string& argument : arguments) command += " " + quoted(argument);
-  command = "(" + command + ") <" + quoted(in) + " >" + quoted(out) + " 2>" + quoted(err);
+  for (const std::string& argument : arguments) command.append(" ").append(quoted(argument));
+  command = fmt::format("({}) <{} >{} 2>{}", command, quoted(in), quoted(out), quoted(err));
   const int status = std::system(command.c_str());
   Outcome outcome{WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), read_file(out), read_file(err)};
   return outcome;

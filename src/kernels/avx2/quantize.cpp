@@ -6,11 +6,6 @@ namespace {
 
 constexpr int32_t kInfinity = 0x7F800000;
 
-/// Lanes of the first n (0..8) of eight values.
-OCTALANE_INLINE __m256i first_lanes(int64_t n) {
-  return _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(n)), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
-}
-
 /// Eight values from column c, zeros past `cols`.
 OCTALANE_INLINE __m256 load_columns(const float* x, int64_t c, int64_t cols) {
   if (c + 8 <= cols) return _mm256_loadu_ps(x + c);

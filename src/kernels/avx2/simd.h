@@ -34,16 +34,19 @@ struct Pair {
 OCTALANE_INLINE __m256i load_bytes(const void* from) { return _mm256_loadu_si256(static_cast<const __m256i*>(from)); }
 OCTALANE_INLINE __m128i load_half(const void* from) { return _mm_loadu_si128(static_cast<const __m128i*>(from)); }
 
+/// A mask of the first n lanes of eight; all of them when n > 8.
+OCTALANE_INLINE __m256i first_lanes(int64_t n) {
+  return _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(n)), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+
 /// The rows of one tile that exist: outputs beyond them are neither read nor written.
 class TileRows {
  public:
   OCTALANE_INLINE TileRows(int64_t rows, int64_t tile) {
     const int64_t left = rows - tile * kRows;
     full_ = left >= kRows;
-    const __m256i count = _mm256_set1_epi32(static_cast<int>(full_ ? kRows : left));
-    const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
-    mask_[0] = _mm256_cmpgt_epi32(count, lane);
-    mask_[1] = _mm256_cmpgt_epi32(count, _mm256_add_epi32(lane, _mm256_set1_epi32(8)));
+    mask_[0] = first_lanes(full_ ? 8 : left);
+    mask_[1] = first_lanes(full_ ? 8 : left - 8);
   }
   OCTALANE_INLINE Pair load(const float* y) const {
     if (full_) return {{_mm256_loadu_ps(y), _mm256_loadu_ps(y + 8)}};

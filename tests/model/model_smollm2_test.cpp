@@ -123,11 +123,10 @@ void score(Scores& scores, const float* logits, int64_t vocabulary, std::span<co
   double sum = 0;
   for (int64_t i = 0; i < vocabulary; ++i) sum += std::exp(double{logits[i]} - double{top});
   const double shift = double{top} + std::log(sum);
-  double kld = 0, wanted_sum = 0, got_sum = 0;
+  double kld = 0, got_sum = 0;
   for (size_t i = 0; i < ids.size(); ++i) {
     const double wanted = f16_to_f32(logs[i]), got = double{logits[ids[i]]} - shift;
     kld += std::exp(wanted) * (wanted - got);
-    wanted_sum += std::exp(wanted);
     got_sum += std::exp(got);
   }
   if (rest > 0 && got_sum < 1) kld += double{rest} * std::log(double{rest} / (1 - got_sum));

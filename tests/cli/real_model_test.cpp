@@ -46,8 +46,8 @@ TEST(RealModel, synth_has_its_tensors_and_shapes) {
   octalane_json({"synth", "--like", "smollm2-135m", "--format", "q4_0", path});
   const auto shapes = [](const std::string& file) {
     std::set<std::pair<std::string, std::vector<int64_t>>> all;
-    for (const Json& tensor : octalane_json({"inspect", file})["tensors"])
-      all.insert({tensor["name"], tensor["shape"]});
+    const Json result = octalane_json({"inspect", file});
+    for (const Json& tensor : result["tensors"]) all.insert({tensor["name"], tensor["shape"]});
     return all;
   };
   EXPECT_EQ(shapes(path), shapes(model));

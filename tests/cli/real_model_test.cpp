@@ -47,7 +47,9 @@ TEST(RealModel, synth_has_its_tensors_and_shapes) {
   const auto shapes = [](const std::string& file) {
     std::set<std::pair<std::string, std::vector<int64_t>>> all;
     const Json result = octalane_json({"inspect", file});
-    for (const Json& tensor : result["tensors"]) all.insert({tensor["name"], tensor["shape"]});
+    for (const Json& tensor : result["tensors"]) {
+      all.emplace(tensor["name"].get<std::string>(), tensor["shape"].get<std::vector<int64_t>>());
+    }
     return all;
   };
   EXPECT_EQ(shapes(path), shapes(model));

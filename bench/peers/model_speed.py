@@ -48,7 +48,8 @@ def main():
         theirs = llama_cpp(args, args.prompt, args.generate)
         pairs.append({"octalane": ours, "llama_cpp": theirs})
         print(f"repeat {repeat}: {pairs[-1]}", file=sys.stderr)
-    result = {"command": " ".join(sys.argv), "date": time.strftime("%Y-%m-%d"), "model": os.path.basename(args.model),
+    words = [os.path.basename(word) if word == args.model else word for word in sys.argv]
+    result = {"command": " ".join(words), "date": time.strftime("%Y-%m-%d"), "model": os.path.basename(args.model),
               "machine": report["machine"], "kernels": report["kernels"], "threads": args.threads, "pairs": pairs,
               "summary": {}}
     for test in pairs[0]["octalane"]:

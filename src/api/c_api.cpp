@@ -127,11 +127,15 @@ octalane_status octalane_weights_kernel(const octalane_context* context, const o
   if (context == nullptr || weights == nullptr || kernel == nullptr) {
     return failed("octalane_weights_kernel: context, weights or kernel is NULL");
   }
-  const Expected<Plan> plan = weights->linear.plan(context->context, tokens);
-  if (!plan) return failed(plan.error().message);
-  last_kernel = name(*plan->choice.kernel);
-  *kernel = last_kernel.c_str();
-  return OCTALANE_OK;
+  try {
+    const Expected<Plan> plan = weights->linear.plan(context->context, tokens);
+    if (!plan) return failed(plan.error().message);
+    last_kernel = name(*plan->choice.kernel);
+    *kernel = last_kernel.c_str();
+    return OCTALANE_OK;
+  } catch (const std::exception& thrown) {
+    return failed(std::string("octalane_weights_kernel: ") + thrown.what());
+  }
 }
 
 octalane_status octalane_multiply(octalane_context* context, const octalane_weights* weights, const float* x,

@@ -19,6 +19,8 @@ std::string_view form_name(ActivationForm form) {
   switch (form) {
     case ActivationForm::bf16_as_f32: return "bf16 in f32";
     case ActivationForm::s8: return "int8, scale and sum per group";
+    case ActivationForm::bf16_tiles: return "bf16 in matrix tiles";
+    case ActivationForm::s8_tiles: return "int8 in matrix tiles, scale per group";
   }
   return "";
 }

@@ -34,6 +34,8 @@ struct MatmulArgs {
   int64_t tile_begin = 0;
   int64_t tile_end = 0;
   std::byte* scratch = nullptr;  ///< scratch_bytes(problem) bytes, kAlignment-aligned, private to the calling thread
+  /// s8.row, s8.xblock: [tiles][order.rows]; s8.block: [tiles][ceil(K / 256)][order.rows]. See core/restage.h.
+  const float* restage = nullptr;
 };
 
 struct TileShape {
@@ -42,10 +44,17 @@ struct TileShape {
   int k = 1;  ///< columns decoded at once
 };
 
+/// How far a kernel may be from the scalar gemm of its staged type.
+enum class Exactness : uint8_t {
+  bits,   ///< the same bits, so the same for any M and any kernel of this kind
+  order,  ///< the same operands, integer parts exact; its fp32 sums are taken in an order of its own (one per kernel)
+};
+
 struct Kernel {
   StagedType staged = StagedType::bf16;
   Op op = Op::gemm;
   const char* isa = "";
+  Exactness exactness = Exactness::bits;
   TileShape tile;
   TileOrder order;
   ActivationForm form = ActivationForm::bf16_as_f32;
@@ -77,6 +86,7 @@ struct QuantizeArgs {
   int8_t* codes = nullptr;
   float* scales = nullptr;
   int32_t* sums = nullptr;
+  uint16_t* bf16 = nullptr;  ///< as ActivationsView's; the tiled forms' rows past x.rows are left alone
 };
 
 struct Quantizer {
@@ -102,6 +112,9 @@ struct AttendArgs {
 /// All that one instruction set brings.
 struct IsaTable {
   const char* name;
+  /// The instruction set whose kernels, quantizers and attend() complete this one (it comes earlier in the list);
+  /// null = this one is whole.
+  const char* extends = nullptr;
   /// Why this machine cannot run it; empty = it can. Built without ISA flags, safe anywhere.
   std::string (*unavailable)();
   std::span<const Kernel> kernels;

@@ -24,10 +24,13 @@ const Quantizer& quantizer(const IsaTable& isa, ActivationForm form) {
   for (const Quantizer& row : isa.quantizers) {
     if (row.form == form) return row;
   }
-  for (const Quantizer& row : kIsaTables[0]->quantizers) {
-    if (row.form == form) return row;
-  }
-  return kIsaTables[0]->quantizers[0];  // scalar brings every form: the contract test checks it
+  if (isa.extends != nullptr) return quantizer(*find_isa(isa.extends), form);
+  if (&isa != kIsaTables[0]) return quantizer(*kIsaTables[0], form);
+  return isa.quantizers[0];  // scalar brings every form: the contract test checks it
+}
+
+void (*attend(const IsaTable& isa))(const AttendArgs&) {
+  return isa.attend != nullptr || isa.extends == nullptr ? isa.attend : attend(*find_isa(isa.extends));
 }
 
 }  // namespace octalane

@@ -13,7 +13,10 @@ std::span<const IsaTable* const> isa_tables();
 /// By name; null when this build has none of that name.
 const IsaTable* find_isa(std::string_view name);
 
-/// The quantizer of an ISA for a form, or scalar's when it brings none of its own.
+/// The quantizer of an ISA for a form, or that of the ISA it extends, or scalar's.
 const Quantizer& quantizer(const IsaTable& isa, ActivationForm form);
+
+/// Its attend(), or that of the ISA it extends.
+void (*attend(const IsaTable& isa))(const AttendArgs&);
 
 }  // namespace octalane

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "core/restage.h"
+
 namespace octalane {
 namespace {
 
@@ -41,20 +43,35 @@ std::string why_not_staged(const Problem& problem) {
   const WeightSpec& spec = problem.weights;
   std::string why = why_not_codes(spec.code);
   if (!why.empty() || spec.code.is_float()) {
-    if (why.empty() && problem.staged == StagedType::s8_group) {
+    if (why.empty() && info(problem.staged).lane == Lane::s8) {
       return "weights are floats: there are no integer codes to multiply";
     }
     return why;
   }
   why = why_not_scales(spec.scale);
   if (!why.empty()) return why;
+  if (problem.staged == StagedType::s8_nested && !spec.scale.nested()) {
+    return "scales are not nested: there are no integer sub-scales";
+  }
+  if (restaged(problem.staged) && spec.code.bits == 8) {
+    return "codes of 8 bits: re-encoding them would lose more than they do, use s8.group";
+  }
   const int unit = spec.scale.nested() ? spec.scale.super : spec.scale.group;
   if (problem.cols % unit != 0) return fmt::format("{} columns, wanted a multiple of {}", problem.cols, unit);
   return {};
 }
 
+ActivationGroups no_groups(const WeightSpec&) { return {}; }
+
 ActivationGroups s8_group_groups(const WeightSpec& spec) {
   return {.scale_group = std::max<int>(kBlockCols, spec.scale.group), .sum_group = spec.scale.group};
 }
+
+ActivationGroups s8_nested_groups(const WeightSpec& spec) {
+  return {.scale_group = spec.scale.super, .sum_group = spec.scale.group};
+}
+
+ActivationGroups block_groups(const WeightSpec&) { return {.scale_group = kRestageBlock, .sum_group = 0}; }
+ActivationGroups whole_row_groups(const WeightSpec&) { return {.scale_group = kWholeRow, .sum_group = 0}; }
 
 }  // namespace octalane

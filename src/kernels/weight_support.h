@@ -9,9 +9,20 @@ namespace octalane {
 
 /// Why these weights cannot be packed and staged by the kernels of this room; empty = they can.
 /// Codes of 2 3 4 5 6 8 bits or floats; groups 16 32 64 128; super a multiple of max(32, group), at most 256.
+/// s8.nested needs nested scales; re-encoded types refuse codes of 8 bits (it would cost more than such formats lose).
 std::string why_not_staged(const Problem& problem);
+
+/// The activation groups of bf16: none.
+ActivationGroups no_groups(const WeightSpec& spec);
 
 /// The activation groups of s8.group: scales per max(32, group) columns, sums per group.
 ActivationGroups s8_group_groups(const WeightSpec& spec);
+
+/// Of s8.nested: a scale per super-group, sums per group.
+ActivationGroups s8_nested_groups(const WeightSpec& spec);
+
+/// Of s8.block and s8.xblock: a scale per 256 columns; of s8.row: one per row. No sums.
+ActivationGroups block_groups(const WeightSpec& spec);
+ActivationGroups whole_row_groups(const WeightSpec& spec);
 
 }  // namespace octalane

@@ -15,6 +15,7 @@ Expected<Context> Context::create(const ContextOptions& options) {
     for (const IsaTable* isa : isa_tables()) {
       if (isa->unavailable().empty()) context.isas_.push_back(isa);
     }
+    context.attend_ = octalane::attend(*context.isas_.back());
     return context;
   }
   const IsaTable* forced = find_isa(options.isa);
@@ -26,7 +27,10 @@ Expected<Context> Context::create(const ContextOptions& options) {
   if (const std::string why = forced->unavailable(); !why.empty()) {
     return fail("instruction set {}: not on this machine ({})", options.isa, why);
   }
-  context.isas_.push_back(forced);
+  for (; forced != nullptr; forced = forced->extends != nullptr ? find_isa(forced->extends) : nullptr) {
+    context.isas_.insert(context.isas_.begin(), forced);
+  }
+  context.attend_ = octalane::attend(*context.isas_.back());
   return context;
 }
 

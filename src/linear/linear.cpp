@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/parallel.h"
+#include "core/restage.h"
 #include "kernels/registry.h"
 
 namespace octalane {
@@ -27,6 +28,10 @@ Expected<Linear> Linear::bind(Context& context, std::string name, const Format& 
   linear.packed_ = PackedWeights::pack(
       format.spec, first.kernel->order, rows, cols, context.threads(),
       [&](int64_t row, const PlaneRow& out) { format.to_planes(data + row * row_bytes, cols, out); });
+  if (const StagedType staged = first.kernel->staged; octalane::restaged(staged)) {
+    linear.restaged_for_ = staged;
+    linear.restaged_ = restage(linear.weights(), staged, context.threads());
+  }
   return linear;
 }
 
@@ -35,6 +40,7 @@ Problem Linear::problem(int64_t tokens) const { return {tokens, rows(), cols(), 
 PlanInputs Linear::plan_inputs(const Context& context) const {
   PlanInputs inputs = context.plan_inputs();
   inputs.order = weights().order;
+  inputs.restaged = restaged_for_;
   return inputs;
 }
 
@@ -70,7 +76,13 @@ Status Linear::multiply(Context& context, Activations& x, MatrixView<float> y) c
   context.reserve_scratch(kernel.scratch_bytes(task));
   const ActivationsView& activations = x.get(choice, weights());
   parallel_for(context.threads(), weights().tiles, 1, [&](int thread, int64_t begin, int64_t end) {
-    kernel.run({weights(), activations, y, begin, end, context.scratch(thread)});
+    kernel.run({.w = weights(),
+                .x = activations,
+                .y = y,
+                .tile_begin = begin,
+                .tile_end = end,
+                .scratch = context.scratch(thread),
+                .restage = octalane::restaged(kernel.staged) ? restaged_->scales.data() : nullptr});
   });
 
   KernelUse& use = context.uses_[octalane::name(kernel)];

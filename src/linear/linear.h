@@ -13,6 +13,7 @@
 #include "formats/format.h"
 #include "plan/plan.h"
 #include "weights/pack.h"
+#include "weights/restage.h"
 
 namespace octalane {
 
@@ -37,8 +38,8 @@ class Context {
   static Expected<Context> create(const ContextOptions& options = {});
 
   int threads() const { return threads_; }
-  /// The fastest instruction set allowed: its attend() and quantizers serve the model.
-  const IsaTable& best_isa() const { return *isas_.back(); }
+  /// attend() of the fastest instruction set allowed: it serves the model.
+  void attend(const AttendArgs& args) const { attend_(args); }
   PlanInputs plan_inputs() const { return {isas_, {}, lane_, {}}; }
   /// Kernels engaged so far, by name.
   const std::map<std::string, KernelUse>& uses() const { return uses_; }
@@ -50,6 +51,7 @@ class Context {
 
   int threads_ = 1;
   std::vector<const IsaTable*> isas_;
+  void (*attend_)(const AttendArgs&) = nullptr;
   std::optional<StagedType> lane_;
   std::vector<AlignedBuffer<std::byte>> scratch_;  // one per thread
   std::map<std::string, KernelUse> uses_;
@@ -74,6 +76,7 @@ class Activations {
     AlignedBuffer<float> f32, scales;
     AlignedBuffer<int8_t> codes;
     AlignedBuffer<int32_t> sums;
+    AlignedBuffer<uint16_t> bf16;
   };
   Made make(const Choice& choice, const ActivationGroups& groups, int64_t stride) const;
 
@@ -111,6 +114,9 @@ class Linear {
   int64_t cols() const { return packed_.view().cols; }
   int64_t bytes() const { return packed_.bytes(); }
   const PackedView& weights() const { return packed_.view(); }
+  /// The int8 scales of the re-encoding that these weights were bound for (a lane of ContextOptions that needs one);
+  /// null: none, and such lanes cannot serve them.
+  const Restaged* restaged() const { return restaged_ ? &*restaged_ : nullptr; }
 
  private:
   Problem problem(int64_t tokens) const;
@@ -119,6 +125,8 @@ class Linear {
   std::string name_;
   const Format* format_ = nullptr;
   PackedWeights packed_;
+  std::optional<StagedType> restaged_for_;
+  std::optional<Restaged> restaged_;
 };
 
 }  // namespace octalane

@@ -5,6 +5,7 @@
 
 #include "core/half.h"
 #include "core/parallel.h"
+#include "core/restage.h"
 
 namespace octalane {
 namespace {
@@ -18,6 +19,7 @@ void staged_weight_row(const Linear& linear, StagedType staged, int64_t row, std
     std::ranges::transform(decoded, out.begin(), [](float w) { return double{round_to_bf16(w)}; });
     return;
   }
+  if (restaged(staged)) return restaged_row(linear.weights(), *linear.restaged(), row, out.data());
   const WeightSpec& spec = linear.weights().spec;
   const Planes planes(spec, 1, cols);
   const PlaneRow p = planes.row(0);
@@ -37,8 +39,9 @@ void staged_weight_row(const Linear& linear, StagedType staged, int64_t row, std
 
 double staged_activation(const ActivationsView& x, int64_t row, int64_t col) {
   if (x.form == ActivationForm::bf16_as_f32) return x.f32[row * x.stride + col];
-  const int64_t scales = x.stride / x.groups.scale_group;
-  return double{x.scales[row * scales + col / x.groups.scale_group]} * x.codes[row * x.stride + col];
+  if (x.form == ActivationForm::bf16_tiles) return bf16_to_f32(x.bf16[tiled_index(row, col, x.stride, 32)]);
+  const int64_t at = x.form == ActivationForm::s8 ? row * x.stride + col : tiled_index(row, col, x.stride, 64);
+  return double{x.scales[row * x.groups.scales(x.stride) + col / x.groups.scale_group]} * x.codes[at];
 }
 
 struct Distance {

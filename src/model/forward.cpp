@@ -162,15 +162,15 @@ class Model::Pass {
         const int64_t h = i / count, fold = i % count;
         const int64_t r = first + (fold % 2 == 0 ? fold / 2 : count - 1 - fold / 2);
         const int64_t at = cache_.row(index, h / shared, 0);
-        context_.best_isa().attend({.q = q_.row(r) + h * c_.head_dim,
-                                    .k = cache_.keys_.data() + at,
-                                    .v = cache_.values_.data() + at,
-                                    .out = attended_.row(r) + h * c_.head_dim,
-                                    .scores = scores_.row(thread),
-                                    .head_dim = c_.head_dim,
-                                    .positions = start_ + r + 1,
-                                    .kv_stride = c_.head_dim,
-                                    .scale = c_.attention_scale});
+        context_.attend({.q = q_.row(r) + h * c_.head_dim,
+                         .k = cache_.keys_.data() + at,
+                         .v = cache_.values_.data() + at,
+                         .out = attended_.row(r) + h * c_.head_dim,
+                         .scores = scores_.row(thread),
+                         .head_dim = c_.head_dim,
+                         .positions = start_ + r + 1,
+                         .kv_stride = c_.head_dim,
+                         .scale = c_.attention_scale});
       }
     });
   }

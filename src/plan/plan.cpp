@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "core/restage.h"
 #include "kernels/registry.h"
 
 namespace octalane {
@@ -17,6 +18,9 @@ std::string obstacle(const Kernel& kernel, Problem problem, const PlanInputs& in
   }
   if (inputs.order && kernel.order != *inputs.order) {
     return fmt::format("weights are packed in tiles of {} rows, wanted {}", inputs.order->rows, kernel.order.rows);
+  }
+  if (inputs.order && restaged(kernel.staged) && inputs.restaged != kernel.staged) {
+    return fmt::format("weights were bound without re-encoding for {}", name(kernel.staged));
   }
   if (problem.tokens > kernel.max_tokens) {
     return fmt::format("serves at most {} tokens, got {}", kernel.max_tokens, problem.tokens);

@@ -27,6 +27,8 @@ struct PlanInputs {
   std::optional<StagedType> lane;
   /// The tile order that the weights already have; empty before they are packed.
   std::optional<TileOrder> order;
+  /// Packed weights serve the lanes that re-encode (core/restage.h) only with the scales of that re-encoding.
+  std::optional<StagedType> restaged;
 };
 
 /// A kernel and the instruction set it belongs to; kernel is null when nothing can serve the problem.

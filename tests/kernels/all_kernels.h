@@ -44,11 +44,12 @@ class Product {
       : kernel_(kernel),
         packed_(planes, kernel.order),
         formed_(quantizer(isa, kernel.form), kernel.groups(planes.spec()), x, packed_.view().padded_cols()),
+        restage_(restage_for(kernel, packed_.view())),
         y_(std::min(x.rows, kernel.max_tokens), planes.rows(), 9) {}
 
   /// Runs the tokens that the kernel accepts at once.
   const Outputs& run() {
-    run_in_parts(kernel_, packed_.view(), formed_.head(y_.view().rows), y_.view());
+    run_in_parts(kernel_, packed_.view(), formed_.head(y_.view().rows), y_.view(), restage_);
     return y_;
   }
   MatrixView<const float> y() {
@@ -62,6 +63,7 @@ class Product {
   const Kernel& kernel_;
   Packed packed_;
   Formed formed_;
+  std::vector<float> restage_;
   Outputs y_;
 };
 

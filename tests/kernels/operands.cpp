@@ -7,6 +7,8 @@
 #include <limits>
 
 #include "core/half.h"
+#include "core/restage.h"
+#include "weights/restage.h"
 
 namespace octalane::test {
 namespace {
@@ -188,14 +190,22 @@ Activations Activations::random(int64_t rows, int64_t cols, uint32_t seed) {
 }
 
 Formed::Formed(const Quantizer& quantizer, ActivationGroups groups, MatrixView<const float> x, int64_t padded_cols) {
+  const ActivationForm form = quantizer.form;
+  const auto round_up = [](int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; };
+  if (is_tiled(form)) padded_cols = round_up(padded_cols, kStepBytes);
   const int64_t extra = 128;  // a whole number of groups of any size
   const int64_t stride = padded_cols + extra;
-  const bool s8 = quantizer.form == ActivationForm::s8;
-  const int64_t scales = s8 ? stride / groups.scale_group : 0, sums = s8 ? stride / groups.sum_group : 0;
-  f32_ = AlignedBuffer<float>(s8 ? 0 : x.rows * stride);
-  codes_ = AlignedBuffer<int8_t>(s8 ? x.rows * stride : 0);
-  scales_ = AlignedBuffer<float>(x.rows * scales);
-  sums_ = AlignedBuffer<int32_t>(x.rows * sums);
+  const int64_t rows = is_tiled(form) ? round_up(x.rows, kStripTokens) : x.rows;
+  const int64_t scales = groups.scales(stride), sums = groups.sums(stride);
+  f32_ = AlignedBuffer<float>(form == ActivationForm::bf16_as_f32 ? rows * stride : 0);
+  bf16_ = AlignedBuffer<uint16_t>(form == ActivationForm::bf16_tiles ? rows * stride : 0);
+  codes_ = AlignedBuffer<int8_t>(is_s8(form) ? rows * stride : 0);
+  scales_ = AlignedBuffer<float>(is_s8(form) ? x.rows * scales : 0);
+  sums_ = AlignedBuffer<int32_t>(is_s8(form) ? x.rows * sums : 0);
+  if (is_tiled(form)) {
+    std::fill_n(bf16_.data(), bf16_.size(), uint16_t{0});
+    std::fill_n(codes_.data(), codes_.size(), int8_t{0});
+  }
   quantizer.run({.x = x,
                  .groups = groups,
                  .stride = stride,
@@ -204,24 +214,30 @@ Formed::Formed(const Quantizer& quantizer, ActivationGroups groups, MatrixView<c
                  .f32 = f32_.data(),
                  .codes = codes_.data(),
                  .scales = scales_.data(),
-                 .sums = sums_.data()});
-  view_ = {.form = quantizer.form,
+                 .sums = sums_.data(),
+                 .bf16 = bf16_.data()});
+  view_ = {.form = form,
            .groups = groups,
            .rows = x.rows,
            .cols = x.cols,
            .stride = stride,
            .f32 = f32_.data(),
+           .bf16 = bf16_.data(),
            .codes = codes_.data(),
            .scales = scales_.data(),
            .sums = sums_.data()};
-  for (int64_t m = 0; m < x.rows; ++m) {
+  for (int64_t m = 0; m < rows; ++m) {
     for (int64_t k = padded_cols; k < stride; ++k) {
-      if (!s8) f32_[m * stride + k] = kNaN;
-      if (s8) codes_[m * stride + k] = -128;
+      switch (form) {
+        case ActivationForm::bf16_as_f32: f32_[m * stride + k] = kNaN; break;
+        case ActivationForm::bf16_tiles: bf16_[tiled_index(m, k, stride, 32)] = 0x7FFF; break;
+        case ActivationForm::s8: codes_[m * stride + k] = -128; break;
+        case ActivationForm::s8_tiles: codes_[tiled_index(m, k, stride, 64)] = -128; break;
+      }
     }
-    if (!s8) continue;
-    for (int64_t g = padded_cols / groups.scale_group; g < scales; ++g) scales_[m * scales + g] = kNaN;
-    for (int64_t g = padded_cols / groups.sum_group; g < sums; ++g) sums_[m * sums + g] = INT32_MAX / 512;
+    if (!is_s8(form) || m >= x.rows) continue;
+    for (int64_t g = groups.scales(padded_cols); g < scales; ++g) scales_[m * scales + g] = kNaN;
+    for (int64_t g = groups.sums(padded_cols); g < sums; ++g) sums_[m * sums + g] = INT32_MAX / 512;
   }
 }
 
@@ -234,7 +250,13 @@ ActivationsView Formed::head(int64_t rows) const {
 double Formed::value(int64_t m, int64_t k) const {
   const int64_t at = m * view_.stride + k;
   if (view_.form == ActivationForm::bf16_as_f32) return f32_[at];
-  return static_cast<double>(scales_[at / view_.groups.scale_group]) * codes_[at];
+  if (view_.form == ActivationForm::bf16_tiles) return bf16_to_f32(bf16_[tiled_index(m, k, view_.stride, 32)]);
+  const int8_t code = codes_[view_.form == ActivationForm::s8 ? at : tiled_index(m, k, view_.stride, 64)];
+  return scale(m, k) * code;
+}
+
+double Formed::scale(int64_t m, int64_t k) const {
+  return scales_[m * view_.groups.scales(view_.stride) + k / view_.groups.scale_group];
 }
 
 Outputs::Outputs(int64_t rows, int64_t cols, int64_t gap)
@@ -256,13 +278,26 @@ Problem problem_of(const Kernel& kernel, const PackedView& w, int64_t tokens) {
   return {.tokens = tokens, .rows = w.rows, .cols = w.cols, .weights = w.spec, .staged = kernel.staged};
 }
 
-void run_in_parts(const Kernel& kernel, const PackedView& w, const ActivationsView& x, MatrixView<float> y) {
+std::vector<float> restage_for(const Kernel& kernel, const PackedView& w) {
+  if (!restaged(kernel.staged)) return {};
+  const Restaged made = restage(w, kernel.staged, 1);
+  return {made.scales.data(), made.scales.data() + made.scales.size()};
+}
+
+void run_in_parts(const Kernel& kernel, const PackedView& w, const ActivationsView& x, MatrixView<float> y,
+                  const std::vector<float>& restage) {
   const AlignedBuffer<std::byte> scratch(kernel.scratch_bytes(problem_of(kernel, w, x.rows)));
   int64_t end = w.tiles;
   for (int64_t part = 1; end > 0; ++part) {
     const int64_t begin = std::max<int64_t>(0, end - part);
     std::memset(scratch.data(), 0xFF, static_cast<size_t>(scratch.size()));
-    kernel.run({.w = w, .x = x, .y = y, .tile_begin = begin, .tile_end = end, .scratch = scratch.data()});
+    kernel.run({.w = w,
+                .x = x,
+                .y = y,
+                .tile_begin = begin,
+                .tile_end = end,
+                .scratch = scratch.data(),
+                .restage = restage.empty() ? nullptr : restage.data()});
     end = begin;
   }
 }

@@ -63,7 +63,8 @@ class Activations {
   std::vector<float> data_;
 };
 
-/// Activations in a kernel's form. Columns past w.padded_cols() are poisoned: no kernel may read them.
+/// Activations in a kernel's form. Columns past w.padded_cols() (tiled forms: past the step that holds the last) are
+/// poisoned: no kernel may read them. Tokens that pad the last strip of a tiled form are zeros.
 class Formed {
  public:
   Formed(const Quantizer& quantizer, ActivationGroups groups, MatrixView<const float> x, int64_t padded_cols);
@@ -72,9 +73,12 @@ class Formed {
   ActivationsView head(int64_t rows) const;
   /// What the kernel multiplies, in fp64: the bfloat16 value, or scale times code.
   double value(int64_t m, int64_t k) const;
+  /// The activation scale that column k of token m has (s8 forms).
+  double scale(int64_t m, int64_t k) const;
 
  private:
   AlignedBuffer<float> f32_, scales_;
+  AlignedBuffer<uint16_t> bf16_;
   AlignedBuffer<int8_t> codes_;
   AlignedBuffer<int32_t> sums_;
   ActivationsView view_;
@@ -93,8 +97,12 @@ class Outputs {
   std::vector<float> data_;
 };
 
+/// The scales of re-encoded weights that the kernel asks for; empty when it asks for none.
+std::vector<float> restage_for(const Kernel& kernel, const PackedView& w);
+
 /// Runs the kernel over all tiles, in parts of 1 2 3 ... tiles that together make all, last part first.
-void run_in_parts(const Kernel& kernel, const PackedView& w, const ActivationsView& x, MatrixView<float> y);
+void run_in_parts(const Kernel& kernel, const PackedView& w, const ActivationsView& x, MatrixView<float> y,
+                  const std::vector<float>& restage);
 
 Problem problem_of(const Kernel& kernel, const PackedView& w, int64_t tokens);
 

@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+
+#include "core/restage.h"
 
 namespace octalane::test {
 namespace {
@@ -22,9 +25,46 @@ double bias_of(const WeightSpec& spec, const PlaneRow& row, int64_t column) {
   return static_cast<double>(row.bias[column / spec.scale.super]) * row.sub_min[column / spec.scale.group];
 }
 
+/// The fp32 scale and bias that a column's group has in effect.
+std::pair<float, float> scales_of(const WeightSpec& spec, const PlaneRow& row, int64_t column) {
+  const int64_t group = column / spec.scale.group;
+  const int64_t at = spec.scale.nested() ? column / spec.scale.super : group;
+  float scale = row.scale[at], bias = spec.scale.has_bias ? row.bias[at] : 0.0f;
+  if (spec.scale.nested()) {
+    scale *= static_cast<float>(row.sub_scale[group]);
+    if (spec.scale.has_bias) bias = -(bias * static_cast<float>(row.sub_min[group]));
+  }
+  return {scale, bias};
+}
+
+/// Re-encoded weights by the definition in core/restage.h, in arithmetic that needs no wrapping.
+void restage_row(StagedType staged, const Planes& planes, int64_t n, const float* decoded, double* out) {
+  const int64_t unit = staged == StagedType::s8_block ? 256 : planes.cols();
+  for (int64_t begin = 0; begin < planes.cols(); begin += unit) {
+    const int64_t end = std::min(planes.cols(), begin + unit);
+    float amax = 0;
+    for (int64_t k = begin; k < end; ++k) amax = std::max(amax, std::fabs(decoded[k]));
+    const float s8 = amax / 127.0f, factor = s8 > 0 ? 256.0f / s8 : 0.0f;
+    for (int64_t k = begin; k < end; ++k) {
+      const auto [scale, bias] = scales_of(planes.spec(), planes.row(n), k);
+      const double level = planes.spec().code.level(planes.row(n).codes[k]);
+      const double sum = std::nearbyint(scale * factor) * level + std::nearbyint(bias * factor);
+      out[k] = s8 * std::floor((sum + 128) / 256);
+    }
+  }
+}
+
 Staged stage(StagedType staged, const Planes& planes) {
   const std::vector<float> decoded = decode(planes);
   Staged out{std::vector<double>(decoded.size()), std::vector<double>(decoded.size())};
+  if (restaged(staged)) {
+    for (int64_t n = 0; n < planes.rows(); ++n) {
+      const int64_t at = n * planes.cols();
+      restage_row(staged, planes, n, decoded.data() + at, out.weight.data() + at);
+    }
+    std::ranges::transform(out.weight, out.magnitude.begin(), [](double w) { return std::fabs(w); });
+    return out;
+  }
   for (int64_t n = 0; n < planes.rows(); ++n) {
     const PlaneRow row = planes.row(n);
     for (int64_t k = 0; k < planes.cols(); ++k) {
@@ -44,6 +84,7 @@ Judged zeros(int64_t rows, int64_t cols) {
 
 double roundings(StagedType staged, const Planes& planes, const ActivationsView& x) {
   if (staged == StagedType::bf16) return static_cast<double>(planes.cols() + 1);
+  if (restaged(staged)) return static_cast<double>(2 * x.groups.scales(planes.cols()) + 3);
   return static_cast<double>(planes.cols() / x.groups.scale_group + 1 + 8);
 }
 
@@ -83,6 +124,7 @@ Judged judge_kernel(StagedType staged, const Planes& planes, const Formed& x) {
 Judged judge_total(StagedType staged, const Planes& planes, const Activations& x, const Formed& formed,
                    const Judged& kernel) {
   const std::vector<float> w = decode(planes);
+  const Staged multiplied = stage(staged, planes);
   const int64_t outputs = planes.rows(), cols = planes.cols();
   Judged judged = zeros(x.rows(), outputs);
   std::vector<double> slack(static_cast<size_t>(cols));  // how far an operand product may be from its fp32 one, per |w|
@@ -93,8 +135,7 @@ Judged judge_total(StagedType staged, const Planes& planes, const Activations& x
       if (staged == StagedType::bf16) {
         s = magnitude * (2 * 0x1p-8 + 0x1p-16);
       } else {
-        const ActivationsView view = formed.view();
-        const double scale = view.scales[(m * view.stride + k) / view.groups.scale_group];
+        const double scale = formed.scale(m, k);
         s = scale == 0 ? magnitude : scale * (0.5 + 0x1p-15) + magnitude * 2 * kUnit;
       }
     }
@@ -105,6 +146,9 @@ Judged judge_total(StagedType staged, const Planes& planes, const Activations& x
         const double weight = w[static_cast<size_t>(n * cols + k)];
         judged.y[at] += weight * x.at(m, k);
         judged.tolerance[at] += std::fabs(weight) * slack[static_cast<size_t>(k)];
+        if (!restaged(staged)) continue;
+        const double change = multiplied.weight[static_cast<size_t>(n * cols + k)] - weight;
+        judged.tolerance[at] += std::fabs(change) * (std::fabs(x.at(m, k)) + slack[static_cast<size_t>(k)]);
       }
     }
   }

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <limits>
 
+#include "core/half.h"
 #include "kernels/all_kernels.h"
 #include "kernels/oracle.h"
 
@@ -13,21 +14,26 @@ namespace {
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
+int64_t padded(int64_t cols, int64_t unit) { return (cols + unit - 1) / unit * unit; }
+
 struct Buffers {
   std::vector<float> f32, scales;
   std::vector<int8_t> codes;
   std::vector<int32_t> sums;
+  std::vector<uint16_t> bf16;
 };
 
 /// Buffers start as garbage: whatever is not written shows.
 Buffers quantize(const IsaTable& isa, ActivationForm form, ActivationGroups groups, MatrixView<const float> x,
                  int64_t stride) {
-  const bool s8 = form == ActivationForm::s8;
-  const auto count = [&](int64_t per_row) { return static_cast<size_t>(x.rows * per_row); };
-  Buffers b{std::vector<float>(count(s8 ? 0 : stride), -7.0f),
-            std::vector<float>(count(s8 ? stride / groups.scale_group : 0), -7.0f),
+  const bool s8 = is_s8(form);
+  const int64_t rows = is_tiled(form) ? padded(x.rows, kStripTokens) : x.rows;
+  const auto count = [&](int64_t per_row) { return static_cast<size_t>(rows * per_row); };
+  Buffers b{std::vector<float>(count(form == ActivationForm::bf16_as_f32 ? stride : 0), -7.0f),
+            std::vector<float>(count(s8 ? groups.scales(stride) : 0), -7.0f),
             std::vector<int8_t>(count(s8 ? stride : 0), -7),
-            std::vector<int32_t>(count(s8 ? stride / groups.sum_group : 0), -7)};
+            std::vector<int32_t>(count(s8 ? groups.sums(stride) : 0), -7),
+            std::vector<uint16_t>(count(form == ActivationForm::bf16_tiles ? stride : 0), 7)};
   // Rows in two parts, as threads would take them.
   const int64_t cut = x.rows / 3;
   for (const auto& [begin, end] : {std::pair<int64_t, int64_t>{cut, x.rows}, {0, cut}}) {
@@ -39,7 +45,8 @@ Buffers quantize(const IsaTable& isa, ActivationForm form, ActivationGroups grou
                               .f32 = b.f32.data(),
                               .codes = b.codes.data(),
                               .scales = b.scales.data(),
-                              .sums = b.sums.data()});
+                              .sums = b.sums.data(),
+                              .bf16 = b.bf16.data()});
   }
   return b;
 }
@@ -72,8 +79,6 @@ Activations awkward_activations(int64_t cols) {
 
 constexpr int64_t kColumns[] = {16, 31, 32, 48, 100, 256, 576, 1040};
 constexpr ActivationGroups kGroups[] = {{32, 16}, {32, 32}, {64, 64}, {128, 128}, {256, 32}};
-
-int64_t padded(int64_t cols, int64_t unit) { return (cols + unit - 1) / unit * unit; }
 
 TEST(QuantizeBf16, rounds_to_the_nearest_value_ties_to_even_and_pads_with_zeros) {
   for_each_isa([](const IsaTable& isa) {
@@ -169,6 +174,64 @@ TEST(Quantize, every_instruction_set_gives_the_bits_of_scalar) {
       const Buffers a = quantize(scalar, ActivationForm::bf16_as_f32, {}, x.view(), padded(cols, 32));
       const Buffers b = quantize(isa, ActivationForm::bf16_as_f32, {}, x.view(), padded(cols, 32));
       for (size_t i = 0; i < a.f32.size(); ++i) ASSERT_TRUE(same_bits(a.f32[i], b.f32[i]));
+    }
+  });
+}
+
+TEST(QuantizeS8, the_last_group_of_a_row_may_be_shorter_and_a_group_may_be_the_row) {
+  for_each_isa([](const IsaTable& isa) {
+    const Activations x = Activations::random(3, 576, 5);
+    for (const int group : {256, kWholeRow}) {
+      const Buffers b = quantize(isa, ActivationForm::s8, {group, 0}, x.view(), 576);
+      const int64_t scales = group == 256 ? 3 : 1;
+      ASSERT_EQ(b.scales.size(), static_cast<size_t>(3 * scales));
+      EXPECT_TRUE(b.sums.empty());
+      for (int64_t m = 0; m < 3; ++m) {
+        for (int64_t g = 0; g < scales; ++g) {
+          const int64_t begin = group == 256 ? g * 256 : 0,
+                        end = group == 256 ? std::min<int64_t>(576, begin + 256) : 576;
+          float amax = 0;
+          for (int64_t k = begin; k < end; ++k) amax = std::max(amax, std::fabs(x.at(m, k)));
+          ASSERT_EQ(b.scales[static_cast<size_t>(m * scales + g)], amax / 127.0f) << isa.name;
+          for (int64_t k = begin; k < end; ++k) {
+            ASSERT_EQ(b.codes[static_cast<size_t>(m * 576 + k)], std::nearbyint(x.at(m, k) * (127.0f / amax)));
+          }
+        }
+      }
+    }
+  });
+}
+
+TEST(Quantize, tiled_forms_hold_what_the_plain_forms_hold_in_the_order_of_tiles) {
+  for_each_isa([](const IsaTable& isa) {
+    for (const int64_t cols : kColumns) {
+      Activations x = awkward_activations(cols);
+      const int64_t stride = padded(cols, 64);
+      const Buffers plain = quantize(isa, ActivationForm::bf16_as_f32, {}, x.view(), stride);
+      const Buffers tiled = quantize(isa, ActivationForm::bf16_tiles, {}, x.view(), stride);
+      for (int64_t m = 0; m < 32; ++m) {
+        for (int64_t k = 0; k < stride; ++k) {
+          const uint16_t got = tiled.bf16[static_cast<size_t>(tiled_index(m, k, stride, 32))];
+          if (m >= x.rows()) {
+            ASSERT_EQ(got, 7) << "rows past the last are left alone";
+          } else {
+            ASSERT_TRUE(same_bits(bf16_to_f32(got), plain.f32[static_cast<size_t>(m * stride + k)])) << isa.name;
+          }
+        }
+      }
+      for (const ActivationGroups groups : {ActivationGroups{32, 32}, {256, 0}, {kWholeRow, 0}}) {
+        const Buffers a = quantize(isa, ActivationForm::s8, groups, x.view(), stride);
+        const Buffers b = quantize(isa, ActivationForm::s8_tiles, groups, x.view(), stride);
+        for (int64_t m = 0; m < x.rows(); ++m) {
+          for (int64_t k = 0; k < stride; ++k) {
+            ASSERT_EQ(a.codes[static_cast<size_t>(m * stride + k)],
+                      b.codes[static_cast<size_t>(tiled_index(m, k, stride, 64))])
+                << isa.name << " m " << m << " k " << k;
+          }
+        }
+        for (size_t i = 0; i < a.scales.size(); ++i) ASSERT_TRUE(same_bits(a.scales[i], b.scales[i]));
+        for (size_t i = 0; i < a.sums.size(); ++i) ASSERT_EQ(a.sums[i], b.sums[i]);
+      }
     }
   });
 }

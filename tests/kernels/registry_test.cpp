@@ -13,19 +13,38 @@ TEST(Registry, scalar_is_first_and_always_there) {
   EXPECT_EQ(find_isa("z80"), nullptr);
 }
 
-TEST(Registry, scalar_has_gemm_and_gemv_of_both_lanes_and_every_form) {
+TEST(Registry, scalar_has_a_gemm_of_every_staged_type_in_use_and_every_form) {
   std::set<std::string> kinds;
   for (const Kernel& kernel : find_isa("scalar")->kernels) {
     kinds.insert(std::string(name(kernel.staged)) + (kernel.op == Op::gemm ? " gemm" : " gemv"));
   }
-  EXPECT_EQ(kinds, (std::set<std::string>{"bf16 gemm", "bf16 gemv", "s8.group gemm", "s8.group gemv"}));
-  for (const ActivationForm form : {ActivationForm::bf16_as_f32, ActivationForm::s8}) {
+  EXPECT_EQ(kinds, (std::set<std::string>{"bf16 gemm", "bf16 gemv", "s8.group gemm", "s8.group gemv", "s8.nested gemm",
+                                          "s8.nested gemv", "s8.row gemm", "s8.xblock gemm", "s8.block gemm"}));
+  for (const IsaTable* isa : isa_tables()) {
+    for (const Kernel& kernel : isa->kernels) {
+      EXPECT_TRUE(kinds.contains(std::string(name(kernel.staged)) + " gemm")) << name(kernel);
+    }
+  }
+  for (const ActivationForm form :
+       {ActivationForm::bf16_as_f32, ActivationForm::s8, ActivationForm::bf16_tiles, ActivationForm::s8_tiles}) {
     EXPECT_EQ(quantizer(*find_isa("scalar"), form).form, form);
   }
 }
 
 TEST(Registry, an_instruction_set_without_a_quantizer_borrows_scalars) {
   const IsaTable bare{.name = "bare", .unavailable = nullptr, .kernels = {}, .quantizers = {}, .attend = nullptr};
+  EXPECT_EQ(&quantizer(bare, ActivationForm::s8), &quantizer(*find_isa("scalar"), ActivationForm::s8));
+}
+
+TEST(Registry, an_extension_takes_what_it_lacks_from_the_instruction_set_it_extends) {
+  for (const IsaTable* isa : isa_tables()) {
+    if (isa->extends == nullptr) continue;
+    const IsaTable* base = find_isa(isa->extends);
+    ASSERT_NE(base, nullptr) << isa->name;
+    EXPECT_NE(base, isa);
+  }
+  const IsaTable bare{.name = "bare", .extends = "scalar", .unavailable = nullptr};
+  EXPECT_EQ(attend(bare), find_isa("scalar")->attend);
   EXPECT_EQ(&quantizer(bare, ActivationForm::s8), &quantizer(*find_isa("scalar"), ActivationForm::s8));
 }
 
@@ -49,7 +68,7 @@ TEST(Registry, names_say_what_the_row_says_and_no_two_are_equal) {
 
 TEST(Registry, rows_are_complete) {
   for (const IsaTable* isa : isa_tables()) {
-    EXPECT_NE(isa->attend, nullptr);
+    EXPECT_NE(attend(*isa), nullptr);
     for (const Kernel& kernel : isa->kernels) {
       SCOPED_TRACE(name(kernel));
       EXPECT_TRUE(kernel.run && kernel.supports && kernel.scratch_bytes && kernel.groups);
@@ -79,6 +98,17 @@ TEST(Supports, serves_every_kind_of_weights_but_floats_as_codes) {
     EXPECT_EQ(reason(StagedType::bf16, spec.spec, 256), "") << spec.name;
     const std::string why = reason(StagedType::s8_group, spec.spec, 256);
     EXPECT_EQ(why, spec.spec.code.is_float() ? "weights are floats: there are no integer codes to multiply" : "");
+  }
+}
+
+TEST(Supports, integer_sub_scales_and_re_encoding_have_their_own_wants) {
+  EXPECT_EQ(reason(StagedType::s8_nested, spec_named("u4_g32_nested_bias").spec, 256), "");
+  EXPECT_EQ(reason(StagedType::s8_nested, spec_named("u4_g32_f16_bias").spec, 256),
+            "scales are not nested: there are no integer sub-scales");
+  for (const StagedType staged : {StagedType::s8_row, StagedType::s8_xblock, StagedType::s8_block}) {
+    EXPECT_EQ(reason(staged, spec_named("u4_g32_f16_bias").spec, 96), "");
+    EXPECT_EQ(reason(staged, spec_named("u8_zero128_g32_f16").spec, 256),
+              "codes of 8 bits: re-encoding them would lose more than they do, use s8.group");
   }
 }
 

@@ -33,8 +33,8 @@ const Kernel kSlow[] = {kernel(StagedType::bf16, Op::gemm, "slow", {1, 1, 32}, {
 const Kernel kFast[] = {kernel(StagedType::bf16, Op::gemm, "fast", {6, 16, 32}, {16}, 64),
                         kernel(StagedType::bf16, Op::gemv, "fast", {1, 16, 32}, {16}, 16, 4),
                         kernel(StagedType::s8_group, Op::gemm, "fast", {4, 16, 32}, {16}, 128)};
-const IsaTable kSlowIsa{"slow", here, kSlow, {}, nullptr};
-const IsaTable kFastIsa{"fast", here, kFast, {}, nullptr};
+const IsaTable kSlowIsa{.name = "slow", .unavailable = here, .kernels = kSlow};
+const IsaTable kFastIsa{.name = "fast", .unavailable = here, .kernels = kFast};
 const IsaTable* const kBoth[] = {&kSlowIsa, &kFastIsa};
 const IsaTable* const kOnlySlow[] = {&kSlowIsa};
 

@@ -12,7 +12,6 @@ using namespace avx2;
 int64_t no_scratch(const Problem&) { return 0; }
 int64_t bf16_panel(const Problem&) { return kBf16PanelBytes; }
 int64_t code_panel(const Problem&) { return sizeof(CodePanel); }
-ActivationGroups no_groups(const WeightSpec&) { return {}; }
 
 // Operations per clock of one core, 2 to a multiply-add: two FMA of 8 lanes make 32. An int8 product is a maddubs of
 // 32, an add and a third of an instruction to widen and drain, on three vector ports: 64 * 3 / 2.3.

@@ -43,6 +43,12 @@ class Bf16Record {
   float weight_[kMaxRecordCols];
 };
 
+int32_t dot(const int* levels, const int8_t* codes, int g, int group) {
+  int32_t sum = 0;
+  for (int c = g * group; c < (g + 1) * group; ++c) sum += levels[c] * codes[c];
+  return sum;
+}
+
 class S8GroupRecord {
  public:
   void read(const PackedView& w, int64_t tile, int64_t record, int row) {
@@ -59,7 +65,7 @@ class S8GroupRecord {
       float t = 0.0f;
       for (int g = begin / scale_.group; g < (begin + x.groups.scale_group) / scale_.group; ++g) {
         if (scale_.has_bias) t = std::fma(planes_.bias[g], static_cast<float>(sums[g]), t);
-        t = std::fma(planes_.scale[g], static_cast<float>(dot(codes, g)), t);
+        t = std::fma(planes_.scale[g], static_cast<float>(dot(planes_.level, codes, g, scale_.group)), t);
       }
       y = std::fma(scales[begin / x.groups.scale_group], t, y);
     }
@@ -67,15 +73,39 @@ class S8GroupRecord {
   }
 
  private:
-  int32_t dot(const int8_t* codes, int g) const {
-    int32_t sum = 0;
-    for (int c = g * scale_.group; c < (g + 1) * scale_.group; ++c) sum += planes_.level[c] * codes[c];
-    return sum;
-  }
-
   ScaleSpec scale_;
   int cols_ = 0;
   RecordRow planes_;
+};
+
+/// A record is one super-group.
+class S8NestedRecord {
+ public:
+  void read(const PackedView& w, int64_t tile, int64_t record, int row) {
+    scale_ = w.spec.scale;
+    groups_ = w.record.groups;
+    read_record(w, tile, record, row, planes_);
+    read_super(w, tile, record, row, super_);
+  }
+
+  float add_product(const ActivationsView& x, int64_t m, int64_t column, float y) const {
+    const int8_t* codes = x.codes + m * x.stride + column;
+    const int32_t* sums = x.sums + (m * x.stride + column) / scale_.group;
+    int32_t products = 0, minima = 0;
+    for (int g = 0; g < groups_; ++g) {
+      products += super_.sub_scale[g] * dot(planes_.level, codes, g, scale_.group);
+      if (scale_.has_bias) minima += super_.sub_min[g] * sums[g];
+    }
+    float t = super_.scale * static_cast<float>(products);
+    if (scale_.has_bias) t = std::fma(-super_.bias, static_cast<float>(minima), t);
+    return std::fma(x.scales[m * x.groups.scales(x.stride) + column / scale_.super], t, y);
+  }
+
+ private:
+  ScaleSpec scale_;
+  int groups_ = 0;
+  RecordRow planes_;
+  SuperRow super_;
 };
 
 /// Calls visit(weight row n, its tile, its row in the tile) for the rows that args asks for.
@@ -125,5 +155,7 @@ void bf16_gemm(const MatmulArgs& args) { gemm<Bf16Record>(args); }
 void bf16_gemv(const MatmulArgs& args) { gemv<Bf16Record>(args); }
 void s8_group_gemm(const MatmulArgs& args) { gemm<S8GroupRecord>(args); }
 void s8_group_gemv(const MatmulArgs& args) { gemv<S8GroupRecord>(args); }
+void s8_nested_gemm(const MatmulArgs& args) { gemm<S8NestedRecord>(args); }
+void s8_nested_gemv(const MatmulArgs& args) { gemv<S8NestedRecord>(args); }
 
 }  // namespace octalane::scalar

@@ -16,8 +16,24 @@ void bf16_gemv(const MatmulArgs& args);
 void s8_group_gemm(const MatmulArgs& args);
 void s8_group_gemv(const MatmulArgs& args);
 
+/// Needs one activation scale per super-group. Exact integer dots per group, combined as integers:
+///   A = sum sub_scale D, C = sum sub_min R; t = scale * A; if biased, t = fma(-bias, C, t); y = fma(activation scale,
+///   t, y)
+void s8_nested_gemm(const MatmulArgs& args);
+void s8_nested_gemv(const MatmulArgs& args);
+
+/// Weights re-encoded (core/restage.h), D the exact integer dot over a unit of 256 columns or the row, ascending:
+///   s8.row: y = (D * activation scale) * s8
+///   s8.xblock: t = fma(D, activation scale, t) over the units; y = t * s8
+///   s8.block: y = fma(D * s8, activation scale, y) over the units
+void s8_row_gemm(const MatmulArgs& args);
+void s8_xblock_gemm(const MatmulArgs& args);
+void s8_block_gemm(const MatmulArgs& args);
+
 void quantize_bf16(const QuantizeArgs& args);
 void quantize_s8(const QuantizeArgs& args);
+void quantize_bf16_tiles(const QuantizeArgs& args);
+void quantize_s8_tiles(const QuantizeArgs& args);
 
 void attend(const AttendArgs& args);
 

@@ -1,6 +1,4 @@
-#include <bit>
 #include <cmath>
-#include <cstring>
 #include <limits>
 
 #include "core/half.h"
@@ -19,18 +17,30 @@ float largest(const float* x, int64_t n) {
   return amax;
 }
 
-/// Writes `group` codes from the first n values (the rest are padding) and returns their scale.
-float quantize_group(const float* x, int64_t n, int group, int8_t* codes) {
-  std::memset(codes, 0, static_cast<size_t>(group));
-  const float amax = largest(x, n);
-  if (std::isnan(amax)) return amax;
-  const float inverse = 127.0f / amax;
-  if (!std::isfinite(inverse)) return 0.0f;  // zero, or too small to divide by
-  for (int64_t c = 0; c < n; ++c) codes[c] = static_cast<int8_t>(std::nearbyint(x[c] * inverse));
-  return amax / 127.0f;
-}
-
 int64_t clamp(int64_t value, int64_t low, int64_t high) { return value < low ? low : value > high ? high : value; }
+
+/// One row: at(c) is where the code of column c goes.
+template <class At>
+void quantize_row(const QuantizeArgs& args, int64_t r, At at) {
+  const ActivationGroups& groups = args.groups;
+  const float* x = args.x.row(r);
+  for (int64_t g = 0; g < groups.scales(args.stride); ++g) {
+    const int64_t begin = g * groups.scale_group, end = clamp(begin + groups.scale_group, 0, args.stride);
+    const int64_t filled = clamp(args.x.cols, begin, end);
+    const float amax = largest(x + begin, filled - begin);
+    const float inverse = 127.0f / amax;
+    const bool usable = std::isfinite(inverse);  // neither zero, nor too small to divide by, nor NaN
+    for (int64_t c = begin; c < end; ++c) {
+      at(c) = usable && c < filled ? static_cast<int8_t>(std::nearbyint(x[c] * inverse)) : int8_t{0};
+    }
+    args.scales[r * groups.scales(args.stride) + g] = std::isnan(amax) ? amax : usable ? amax / 127.0f : 0.0f;
+  }
+  for (int64_t g = 0; g < groups.sums(args.stride); ++g) {
+    int32_t sum = 0;
+    for (int64_t c = g * groups.sum_group; c < (g + 1) * groups.sum_group; ++c) sum += at(c);
+    args.sums[r * groups.sums(args.stride) + g] = sum;
+  }
+}
 
 }  // namespace
 
@@ -43,21 +53,22 @@ void quantize_bf16(const QuantizeArgs& args) {
 }
 
 void quantize_s8(const QuantizeArgs& args) {
-  const int scale_group = args.groups.scale_group, sum_group = args.groups.sum_group;
   for (int64_t r = args.row_begin; r < args.row_end; ++r) {
-    const float* x = args.x.row(r);
-    int8_t* codes = args.codes + r * args.stride;
-    float* scales = args.scales + r * (args.stride / scale_group);
-    int32_t* sums = args.sums + r * (args.stride / sum_group);
-    for (int64_t g = 0; g < args.stride / scale_group; ++g) {
-      const int64_t column = g * scale_group;
-      scales[g] = quantize_group(x + column, clamp(args.x.cols - column, 0, scale_group), scale_group, codes + column);
+    quantize_row(args, r, [&](int64_t c) -> int8_t& { return args.codes[r * args.stride + c]; });
+  }
+}
+
+void quantize_bf16_tiles(const QuantizeArgs& args) {
+  for (int64_t r = args.row_begin; r < args.row_end; ++r) {
+    for (int64_t c = 0; c < args.stride; ++c) {
+      args.bf16[tiled_index(r, c, args.stride, 32)] = c < args.x.cols ? f32_to_bf16(args.x.row(r)[c]) : uint16_t{0};
     }
-    for (int64_t g = 0; g < args.stride / sum_group; ++g) {
-      int32_t sum = 0;
-      for (int64_t c = g * sum_group; c < (g + 1) * sum_group; ++c) sum += codes[c];
-      sums[g] = sum;
-    }
+  }
+}
+
+void quantize_s8_tiles(const QuantizeArgs& args) {
+  for (int64_t r = args.row_begin; r < args.row_end; ++r) {
+    quantize_row(args, r, [&](int64_t c) -> int8_t& { return args.codes[tiled_index(r, c, args.stride, 64)]; });
   }
 }
 

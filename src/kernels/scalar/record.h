@@ -79,6 +79,25 @@ inline void read_scales(const PackedView& w, const std::byte* record, int row, R
   }
 }
 
+/// Scale, bias and integer sub-scales of one row of one super-group.
+struct SuperRow {
+  float scale, bias;
+  int sub_scale[kMaxRecordGroups];
+  int sub_min[kMaxRecordGroups];
+};
+
+inline void read_super(const PackedView& w, int64_t tile, int64_t record_index, int row, SuperRow& out) {
+  const std::byte* record = w.at(tile, record_index);
+  const ScaleSpec& s = w.spec.scale;
+  out.scale = read_scale(s.type, record + w.record.scale, row);
+  out.bias = s.has_bias ? read_scale(s.type, record + w.record.bias, row) : 0.0f;
+  for (int g = 0; g < w.record.groups; ++g) {
+    const int64_t sub = int64_t{g} * w.order.rows + row;
+    out.sub_scale[g] = read<int8_t>(record + w.record.sub_scale + sub);
+    out.sub_min[g] = s.has_bias ? read<int8_t>(record + w.record.sub_min + sub) : 0;
+  }
+}
+
 inline void read_record(const PackedView& w, int64_t tile, int64_t record_index, int row, RecordRow& out) {
   const std::byte* record = w.at(tile, record_index);
   const CodeSpec& code = w.spec.code;

@@ -8,65 +8,45 @@ extern const IsaTable k_scalar_table;
 namespace {
 
 int64_t no_scratch(const Problem&) { return 0; }
-ActivationGroups no_groups(const WeightSpec&) { return {}; }
+int64_t staged_row(const Problem& problem) { return problem.cols; }
 
-// One fused multiply-add takes about 12 clocks in a chain of double conversions, an int8 product about 1.
+/// One output at a time. One fused multiply-add takes about 12 clocks in a chain of double conversions, an int8 product
+/// about 1.
+constexpr Kernel row(StagedType staged, Op op, ActivationGroups (*groups)(const WeightSpec&),
+                     void (*run)(const MatmulArgs&), int64_t (*scratch)(const Problem&) = no_scratch) {
+  const bool bf16 = staged == StagedType::bf16;
+  return {.staged = staged,
+          .op = op,
+          .isa = "scalar",
+          .tile = {.m = 1, .n = 1, .k = 32},
+          .order = {.rows = 1},
+          .form = bf16 ? ActivationForm::bf16_as_f32 : ActivationForm::s8,
+          .groups = groups,
+          .instruction = bf16 ? "mulsd+addsd" : "imul",
+          .nominal_ops_per_clock = bf16 ? 0.15 : 1,
+          .max_tokens = op == Op::gemv ? 1 : INT64_MAX,
+          .supports = why_not_staged,
+          .scratch_bytes = scratch,
+          .run = run};
+}
+
 constexpr Kernel kernels[] = {
-    {.staged = StagedType::bf16,
-     .op = Op::gemm,
-     .isa = "scalar",
-     .tile = {.m = 1, .n = 1, .k = 32},
-     .order = {.rows = 1},
-     .form = ActivationForm::bf16_as_f32,
-     .groups = no_groups,
-     .instruction = "mulsd+addsd",
-     .nominal_ops_per_clock = 0.15,
-     .supports = why_not_staged,
-     .scratch_bytes = no_scratch,
-     .run = scalar::bf16_gemm},
-    {.staged = StagedType::bf16,
-     .op = Op::gemv,
-     .isa = "scalar",
-     .tile = {.m = 1, .n = 1, .k = 32},
-     .order = {.rows = 1},
-     .form = ActivationForm::bf16_as_f32,
-     .groups = no_groups,
-     .instruction = "mulsd+addsd",
-     .nominal_ops_per_clock = 0.15,
-     .max_tokens = 1,
-     .supports = why_not_staged,
-     .scratch_bytes = no_scratch,
-     .run = scalar::bf16_gemv},
-    {.staged = StagedType::s8_group,
-     .op = Op::gemm,
-     .isa = "scalar",
-     .tile = {.m = 1, .n = 1, .k = 32},
-     .order = {.rows = 1},
-     .form = ActivationForm::s8,
-     .groups = s8_group_groups,
-     .instruction = "imul",
-     .nominal_ops_per_clock = 1,
-     .supports = why_not_staged,
-     .scratch_bytes = no_scratch,
-     .run = scalar::s8_group_gemm},
-    {.staged = StagedType::s8_group,
-     .op = Op::gemv,
-     .isa = "scalar",
-     .tile = {.m = 1, .n = 1, .k = 32},
-     .order = {.rows = 1},
-     .form = ActivationForm::s8,
-     .groups = s8_group_groups,
-     .instruction = "imul",
-     .nominal_ops_per_clock = 1,
-     .max_tokens = 1,
-     .supports = why_not_staged,
-     .scratch_bytes = no_scratch,
-     .run = scalar::s8_group_gemv},
+    row(StagedType::bf16, Op::gemm, no_groups, scalar::bf16_gemm),
+    row(StagedType::bf16, Op::gemv, no_groups, scalar::bf16_gemv),
+    row(StagedType::s8_group, Op::gemm, s8_group_groups, scalar::s8_group_gemm),
+    row(StagedType::s8_group, Op::gemv, s8_group_groups, scalar::s8_group_gemv),
+    row(StagedType::s8_nested, Op::gemm, s8_nested_groups, scalar::s8_nested_gemm),
+    row(StagedType::s8_nested, Op::gemv, s8_nested_groups, scalar::s8_nested_gemv),
+    row(StagedType::s8_row, Op::gemm, whole_row_groups, scalar::s8_row_gemm, staged_row),
+    row(StagedType::s8_xblock, Op::gemm, block_groups, scalar::s8_xblock_gemm, staged_row),
+    row(StagedType::s8_block, Op::gemm, block_groups, scalar::s8_block_gemm, staged_row),
 };
 
 constexpr Quantizer quantizers[] = {
     {ActivationForm::bf16_as_f32, scalar::quantize_bf16},
     {ActivationForm::s8, scalar::quantize_s8},
+    {ActivationForm::bf16_tiles, scalar::quantize_bf16_tiles},
+    {ActivationForm::s8_tiles, scalar::quantize_s8_tiles},
 };
 
 }  // namespace

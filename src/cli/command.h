@@ -33,6 +33,7 @@ Command quantize_command(CLI::App& parent);
 Command synth_command(CLI::App& parent);
 Command ppl_command(CLI::App& parent);
 Command kernels_command(CLI::App& parent);
+Command probe_command(CLI::App& parent);
 Command bench_gemm_command(CLI::App& bench);
 Command bench_model_command(CLI::App& bench);
 

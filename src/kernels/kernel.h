@@ -109,6 +109,44 @@ struct AttendArgs {
   float scale;
 };
 
+/// The operands of a multiply instruction.
+enum class ProbeElement : uint8_t { s8, bf16, f16, f32 };
+
+/// What goes on in a probe loop beside the instruction it measures.
+enum class ProbeKind : uint8_t {
+  registers,  ///< nothing: operands and accumulators stay in registers
+  loaded,     ///< as the inner loop of a gemm: both operands are read from L1
+  drain_32,   ///< as loaded, and the int32 accumulators are drained every 32 columns: converted, times the weight
+              ///< scales, plus biases times sums, times the activation scales, added to fp32 sums
+  drain_256,  ///< the same every 256 columns
+  drain_row,  ///< the same every 4096 columns, an ordinary row
+};
+
+inline constexpr int kProbeOperandBytes = 16 * 1024;
+inline constexpr int kProbeScales = 64;
+inline constexpr int kProbeOutBytes = 8 * 1024;
+
+struct ProbeArgs {
+  int64_t iterations = 0;
+  const std::byte* operands = nullptr;  ///< kProbeOperandBytes of elements
+  const float* scales = nullptr;        ///< kProbeScales scales; biases likewise
+  const float* biases = nullptr;
+  /// kProbeOutBytes for the accumulators, so that no result is left unused: int32, fp16 or fp32 as the instruction has
+  /// them, fp32 after drains. Bytes that a loop does not need are left alone. All aligned to kAlignment.
+  std::byte* out = nullptr;
+};
+
+/// A loop that measures one instruction. With operands and scales of 1 and biases of 0, the values in `out` sum up to
+/// iterations * ops / 2: every multiply-add counts one.
+struct ProbeLoop {
+  const char* instruction = "";  ///< as Kernel::instruction; a sequence goes by its first
+  Lane lane = Lane::bf16;        ///< that it serves
+  ProbeElement element = ProbeElement::s8;
+  ProbeKind kind = ProbeKind::registers;
+  double ops = 0;  ///< of one iteration; a multiply and an add are two
+  void (*run)(const ProbeArgs&) = nullptr;
+};
+
 /// All that one instruction set brings.
 struct IsaTable {
   const char* name;
@@ -120,6 +158,10 @@ struct IsaTable {
   std::span<const Kernel> kernels;
   std::span<const Quantizer> quantizers;
   void (*attend)(const AttendArgs&);
+  std::span<const ProbeLoop> probes;
+  /// Reads `bytes` bytes, a multiple of 4096, by the widest loads there are; returns something of them all. Null = the
+  /// instruction set has no wider loads than those before it.
+  uint64_t (*read)(const std::byte* data, int64_t bytes);
 };
 
 }  // namespace octalane

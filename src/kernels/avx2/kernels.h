@@ -39,6 +39,10 @@ void quantize_s8(const QuantizeArgs& args);
 
 void attend(const AttendArgs& args);
 
+inline constexpr int kProbes = 7;
+extern const ProbeLoop probes[kProbes];
+uint64_t read_memory(const std::byte* data, int64_t bytes);
+
 std::string unavailable();
 
 }  // namespace octalane::avx2

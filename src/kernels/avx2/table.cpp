@@ -78,7 +78,12 @@ constexpr Quantizer quantizers[] = {
 
 }  // namespace
 
-constinit const IsaTable k_avx2_table = {
-    .name = "avx2", .unavailable = unavailable, .kernels = kernels, .quantizers = quantizers, .attend = attend};
+constinit const IsaTable k_avx2_table = {.name = "avx2",
+                                         .unavailable = unavailable,
+                                         .kernels = kernels,
+                                         .quantizers = quantizers,
+                                         .attend = attend,
+                                         .probes = probes,
+                                         .read = read_memory};
 
 }  // namespace octalane

@@ -55,6 +55,8 @@ constinit const IsaTable k_scalar_table = {.name = "scalar",
                                            .unavailable = scalar::unavailable,
                                            .kernels = kernels,
                                            .quantizers = quantizers,
-                                           .attend = scalar::attend};
+                                           .attend = scalar::attend,
+                                           .probes = {},
+                                           .read = scalar::read_memory};
 
 }  // namespace octalane

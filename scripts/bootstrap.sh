@@ -40,6 +40,7 @@ python3 -c 'import ensurepip, venv' >/dev/null 2>&1 || missing+=(python3-venv)
 
 if [ "$level" = test ]; then
   need_command git git
+  need_command binutils objdump
   need_command clang-format-14 clang-format-14
   need_command clang-14 clang++-14
   # Clang's sanitizers and libFuzzer come as a package of their own: see whether it can link with them.

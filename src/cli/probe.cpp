@@ -90,7 +90,9 @@ Json ratios_json(const std::vector<InstructionRate>& rates) {
   std::ranges::stable_sort(order, [](const InstructionRate* a, const InstructionRate* b) {
     return a->registers.median() > b->registers.median();
   });
-  for (size_t i = 1; i < order.size(); ++i) ratios.push_back(ratio_json(*order[i - 1], *order[i]));
+  for (size_t i = 1; i < order.size(); ++i) {
+    if (order[i - 1] != s8 || order[i] != wide) ratios.push_back(ratio_json(*order[i - 1], *order[i]));
+  }
   return ratios;
 }
 

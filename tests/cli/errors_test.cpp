@@ -7,8 +7,8 @@
 namespace octalane::cli_test {
 namespace {
 
-const std::vector<Arguments> kCommands{{"run"},   {"inspect"}, {"plan"},    {"matmul"},        {"quantize"},
-                                       {"synth"}, {"ppl"},     {"kernels"}, {"bench", "gemm"}, {"bench", "model"}};
+const std::vector<Arguments> kCommands{{"run"}, {"inspect"}, {"plan"},  {"matmul"},        {"quantize"},      {"synth"},
+                                       {"ppl"}, {"kernels"}, {"probe"}, {"bench", "gemm"}, {"bench", "model"}};
 
 TEST(CliErrors, every_command_explains_itself) {
   for (Arguments command : kCommands) {

@@ -27,15 +27,19 @@ const std::vector<Room>& rooms() {
       {"kernels", {"core"}},
       {"plan", {"core", "kernels"}},
       {"linear", {"core", "formats", "weights", "plan", "kernels"}},
+      {"probe", {"core", "kernels"}},
       {"model", {"core", "files", "formats", "linear", "kernels"}},
       {"api", {"core", "files", "formats", "linear", "kernels", "octalane"}},
-      {"cli", {"core", "files", "formats", "weights", "kernels", "plan", "linear", "model", "octalane"}},
+      {"cli", {"core", "files", "formats", "weights", "kernels", "plan", "linear", "probe", "model", "octalane"}},
   };
   return all;
 }
 
 /// What other rooms may know of kernels/.
 constexpr std::string_view kContract[] = {"kernels/kernel.h", "kernels/registry.h"};
+
+/// Loops that the flagged sources of several instruction sets share: inline or local, every line of it.
+constexpr std::string_view kSharedLoops = "kernels/probe_loops.h";
 
 /// Standard headers of code that is built for one instruction set: none that brings templates or inline functions, for
 /// the linker may keep that code's copy of them for everyone.
@@ -91,9 +95,9 @@ std::string why_not_quoted(const Place& place, std::string_view header) {
   const std::string_view to = first_folder(header);
   const std::string own_isa = fmt::format("kernels/{}/", place.isa);
   if (!place.isa.empty() && to == "kernels") {
-    if (header.starts_with(own_isa) || header == kContract[0]) return {};
+    if (header.starts_with(own_isa) || header == kContract[0] || header == kSharedLoops) return {};
     if (!place.flagged && header.substr(to.size() + 1).find('/') == std::string_view::npos) return {};
-    return "an instruction set includes core/, the contract and its own folder";
+    return "an instruction set includes core/, the contract, shared loops and its own folder";
   }
   if (to == place.room) {
     if (to == "kernels" && header.substr(8).find('/') != std::string_view::npos)

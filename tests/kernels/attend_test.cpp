@@ -32,15 +32,15 @@ struct Head {
 
   std::vector<float> run(const IsaTable& isa) const {
     std::vector<float> out(static_cast<size_t>(dim) + 1, -7.0f), scores(static_cast<size_t>(positions) + 1, -7.0f);
-    isa.attend({.q = q.data(),
-                .k = k.data(),
-                .v = v.data(),
-                .out = out.data(),
-                .scores = scores.data(),
-                .head_dim = dim,
-                .positions = positions,
-                .kv_stride = stride,
-                .scale = scale});
+    attend(isa)({.q = q.data(),
+                 .k = k.data(),
+                 .v = v.data(),
+                 .out = out.data(),
+                 .scores = scores.data(),
+                 .head_dim = dim,
+                 .positions = positions,
+                 .kv_stride = stride,
+                 .scale = scale});
     EXPECT_EQ(out.back(), -7.0f) << "written past out";
     EXPECT_EQ(scores.back(), -7.0f) << "written past scores";
     out.pop_back();

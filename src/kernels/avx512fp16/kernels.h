@@ -1,0 +1,14 @@
+// The entries of AVX-512 FP16: no kernels, for its rates decide nothing that another instruction set does not do
+// faster.
+#pragma once
+
+#include "kernels/kernel.h"
+
+namespace octalane::avx512fp16 {
+
+inline constexpr int kProbes = 2;
+extern const ProbeLoop probes[kProbes];
+
+std::string unavailable();
+
+}  // namespace octalane::avx512fp16

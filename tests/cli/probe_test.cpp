@@ -1,0 +1,73 @@
+// probe: the document is whole and consistent. No figure is judged.
+#include <map>
+
+#include "cli/tool.h"
+
+namespace octalane::cli_test {
+namespace {
+
+const Arguments kQuick{"probe", "--repeats", "3", "--sample-ms", "1", "--threads", "2"};
+
+void expect_ordered(const Json& spread) {
+  EXPECT_GT(spread["min"].get<double>(), 0);
+  EXPECT_LE(spread["min"].get<double>(), spread["median"].get<double>());
+  EXPECT_LE(spread["median"].get<double>(), spread["max"].get<double>());
+}
+
+TEST(Probe, has_every_instruction_pure_loaded_and_drained_on_one_and_all_threads) {
+  const Json document = octalane_json(kQuick);
+  for (const char* key : {"command", "machine", "rates", "ratios", "memory_gbps"}) {
+    EXPECT_TRUE(document.contains(key)) << key;
+  }
+  std::map<int, int> by_threads;
+  for (const Json& rate : document["rates"]) {
+    SCOPED_TRACE(rate["instruction"].get<std::string>());
+    ++by_threads[rate["threads"].get<int>()];
+    expect_ordered(rate["tops"]);
+    expect_ordered(rate["loaded_spread"]);
+    EXPECT_EQ(rate["loaded_tops"], rate["loaded_spread"]["median"]);
+    EXPECT_EQ(rate["samples_tops"].size(), 3u);
+    EXPECT_EQ(rate["emulated"], false);
+    EXPECT_GT(rate["with_drain_tops"].get<double>(), 0);
+    const bool s8 = rate["lane"] == "s8";
+    for (const char* columns : {"32", "256", "row"}) EXPECT_EQ(rate["drains"][columns].is_null(), !s8) << columns;
+  }
+  EXPECT_EQ(by_threads[1], by_threads[2]);
+  std::map<int, int> memory;
+  for (const Json& rate : document["memory_gbps"]) {
+    expect_ordered(rate["gbps"]);
+    ++memory[rate["threads"].get<int>()];
+  }
+  EXPECT_GE(memory[1], 5);
+  EXPECT_EQ(memory[1], memory[2]);
+}
+
+TEST(Probe, says_int8_over_the_16_bit_lane_first) {
+  const Json document = octalane_json(kQuick);
+  if (document["rates"].empty()) GTEST_SKIP() << "no vector instructions here";
+  const Json& first = document["ratios"][0];
+  EXPECT_EQ(first["lane"], "s8");
+  EXPECT_NE(first["over"], "s8");
+  EXPECT_GT(first["ratio"].get<double>(), 0);
+}
+
+TEST(Probe, of_one_instruction_set_has_no_other) {
+  Arguments arguments = kQuick;
+  arguments.insert(arguments.end(), {"--isa", "scalar"});
+  const Json document = octalane_json(arguments);
+  EXPECT_TRUE(document["rates"].empty());
+  EXPECT_TRUE(document["ratios"].empty());
+  EXPECT_FALSE(document["memory_gbps"].empty());
+}
+
+TEST(Probe, prints_tables_for_people) {
+  const Outcome outcome = octalane(kQuick);
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  for (const char* part : {"instruction", "TOP/s", "loaded", "drain 32", "read per thread"}) {
+    EXPECT_NE(outcome.out.find(part), std::string::npos) << part;
+  }
+  EXPECT_EQ(outcome.err, "");
+}
+
+}  // namespace
+}  // namespace octalane::cli_test

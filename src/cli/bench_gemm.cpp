@@ -7,6 +7,7 @@
 #include "cli/command.h"
 #include "cli/machine.h"
 #include "cli/random_blocks.h"
+#include "cli/sampling.h"
 #include "cli/table.h"
 #include "cli/terminal.h"
 #include "core/parallel.h"
@@ -22,13 +23,10 @@ struct Options {
   std::string against;
   int64_t rows = 0, cols = 0;
   std::vector<int64_t> tokens{1, 8, 512};
-  int64_t repeats = 7;
   uint64_t seed = 1;
-  bool cold = false;
+  SamplingOptions sampling;
 };
 
-constexpr double kWarmUpSeconds = 0.1;
-constexpr double kSampleSeconds = 0.01;  ///< least length of a sample: shorter products are repeated inside it
 constexpr int64_t kMostColdBytes = 2ll << 30;
 
 /// Weights of one format bound for one lane; several copies when caches are to be cold.
@@ -43,9 +41,8 @@ struct Arm {
   Context context;  ///< of this cell alone, so that it tells which kernel ran
   Matrix y;
   size_t next_copy = 0;
-  int64_t calls = 1;  ///< per sample
   ProductErrors errors;
-  std::vector<double> seconds;  ///< per call, one for each sample
+  Samples samples;
 };
 
 Expected<Context> lane_context(const Options& options, const std::string& lane) {
@@ -64,7 +61,7 @@ Expected<Bound> bind(const Options& options, const Format& format, const std::st
     Expected<Linear> linear =
         Linear::bind(*context, std::string(format.name), format, weights.data(), options.rows, options.cols);
     if (!linear) return fail_with(linear);
-    const int64_t wanted = options.cold ? std::min(2 * last_level_cache_bytes(), kMostColdBytes) : 0;
+    const int64_t wanted = options.sampling.cold ? std::min(2 * last_level_cache_bytes(), kMostColdBytes) : 0;
     copies = std::max<int64_t>(1, (wanted + linear->bytes() - 1) / linear->bytes());
     bound.copies.push_back(std::move(*linear));
   }
@@ -97,80 +94,67 @@ Status check(Arm& arm, const Matrix& x) {
   return {};
 }
 
-/// Seconds per product, activations quantized anew each time.
-Expected<double> time_sample(Arm& arm, const Matrix& x) {
-  const double start = now_seconds();
-  for (int64_t call = 0; call < arm.calls; ++call) {
-    const Linear& linear = arm.bound->copies[arm.next_copy++ % arm.bound->copies.size()];
-    if (const Status done = linear.multiply(arm.context, x.view(), arm.y.view()); !done) return fail_with(done);
-  }
-  return (now_seconds() - start) / static_cast<double>(arm.calls);
+/// One product with the next copy of the weights, activations quantized anew.
+Status multiply(Arm& arm, const Matrix& x) {
+  const Linear& linear = arm.bound->copies[arm.next_copy++ % arm.bound->copies.size()];
+  return linear.multiply(arm.context, x.view(), arm.y.view());
 }
 
-Status warm_up(Arm& arm, const Matrix& x) {
-  double least = INFINITY;
-  for (const double end = now_seconds() + kWarmUpSeconds; now_seconds() < end;) {
-    const Expected<double> seconds = time_sample(arm, x);
-    if (!seconds) return fail_with(seconds);
-    least = std::min(least, *seconds);
-  }
-  arm.calls = std::max<int64_t>(1, static_cast<int64_t>(std::ceil(kSampleSeconds / std::max(least, 1e-9))));
-  return {};
-}
-
-/// Checks every arm, then times them in alternation: A B A B ...
-Status measure(const Options& options, const Matrix& x, std::vector<Arm>& arms) {
+/// Checks every arm, then times them.
+Status measure(const SamplingOptions& sampling, const Matrix& x, std::vector<Arm>& arms) {
+  std::vector<Timed> timed;
   for (Arm& arm : arms) {
     if (const Status done = check(arm, x); !done) return done;
+    timed.push_back({[&arm, &x] { return multiply(arm, x); }});
   }
-  for (Arm& arm : arms) {
-    if (const Status done = warm_up(arm, x); !done) return done;
-  }
-  for (int64_t repeat = 0; repeat < options.repeats; ++repeat) {
-    for (Arm& arm : arms) {
-      const Expected<double> seconds = time_sample(arm, x);
-      if (!seconds) return fail_with(seconds);
-      if (interrupted()) return fail("interrupted");
-      arm.seconds.push_back(*seconds);
-    }
-  }
+  Expected<std::vector<Samples>> samples = take_samples(sampling, timed);
+  if (!samples) return fail_with(samples);
+  for (size_t i = 0; i < arms.size(); ++i) arms[i].samples = std::move((*samples)[i]);
   return {};
 }
 
-Json arm_json(const Options& options, const Arm& arm) {
+Json refusals_json(const std::vector<Refusal>& refused) {
+  Json list = Json::array();
+  for (const Refusal& refusal : refused) list.push_back({{"kernel", refusal.kernel}, {"why", refusal.why}});
+  return list;
+}
+
+Expected<Json> arm_json(const Options& options, const Arm& arm) {
   const Linear& linear = arm.bound->copies.front();
-  std::vector<double> ms;
-  for (const double seconds : arm.seconds) ms.push_back(1e3 * seconds);
-  const double seconds = median(arm.seconds);
+  const auto copies = static_cast<int64_t>(arm.bound->copies.size());
   const auto tokens = static_cast<double>(arm.y.rows), rows = static_cast<double>(options.rows);
   const auto cols = static_cast<double>(options.cols);
-  const double bytes = static_cast<double>(linear.bytes()) + 4 * tokens * (rows + cols);
+  const Expected<Plan> plan = linear.plan(arm.context, arm.y.rows);
+  if (!plan) return fail_with(plan);
   const auto& [kernel, use] = *arm.context.uses().begin();
-  return {{"kernel", kernel},
-          {"staged", name(use.staged)},
-          {"lane_asked", arm.bound->lane},
-          {"device", "cpu"},
-          {"format", linear.format().name},
-          {"rows", options.rows},
-          {"cols", options.cols},
-          {"tokens", arm.y.rows},
-          {"threads", arm.context.threads()},
-          {"ms", spread_json(ms)},
-          {"tops", 2e-12 * tokens * rows * cols / seconds},
-          {"of_peak", nullptr},
-          {"gbps", 1e-9 * bytes / seconds},
-          {"kernel_error", arm.errors.kernel},
-          {"total_error", arm.errors.total},
-          {"packed_bytes", linear.bytes()},
-          {"copies", arm.bound->copies.size()},
-          {"calls_per_sample", arm.calls},
-          {"samples_ms", std::move(ms)}};
+  Json cell = {{"kernel", kernel},
+               {"staged", name(use.staged)},
+               {"lane_asked", arm.bound->lane},
+               {"isa_asked", options.common.isa.empty() ? Json() : Json(options.common.isa)},
+               {"device", "cpu"},
+               {"format", linear.format().name},
+               {"rows", options.rows},
+               {"cols", options.cols},
+               {"tokens", arm.y.rows},
+               {"threads", arm.context.threads()}};
+  add_samples(cell, arm.samples, 2 * tokens * rows * cols);
+  const double bytes = static_cast<double>(linear.bytes()) + 4 * tokens * (rows + cols);
+  cell["of_peak"] = nullptr;
+  cell["gbps"] = 1e-9 * bytes / median(arm.samples.seconds);
+  cell["kernel_error"] = arm.errors.kernel;
+  cell["total_error"] = arm.errors.total;
+  cell["packed_bytes"] = linear.bytes();
+  cell["copies"] = copies;
+  cell["rotated_bytes"] = copies * linear.bytes();
+  cell["reason"] = plan->reason;
+  cell["refused"] = refusals_json(plan->refused);
+  return cell;
 }
 
 /// How much faster B is than A, repeat by repeat.
 Json pair_json(const Arm& a, const Arm& b) {
   std::vector<double> ratios;
-  for (size_t i = 0; i < a.seconds.size(); ++i) ratios.push_back(a.seconds[i] / b.seconds[i]);
+  for (size_t i = 0; i < a.samples.seconds.size(); ++i) ratios.push_back(a.samples.seconds[i] / b.samples.seconds[i]);
   return {{"format", a.bound->copies.front().format().name},
           {"tokens", a.y.rows},
           {"lane", a.bound->lane},
@@ -180,6 +164,8 @@ Json pair_json(const Arm& a, const Arm& b) {
 
 /// All cells of one format.
 Status bench_format(const Options& options, const Format& format, int threads, Json& cells, Json& pairs) {
+  const auto wait = [&]() -> Status { return options.sampling.turns ? wait_for_turn() : Status(); };
+  if (const Status turn = wait(); !turn) return turn;
   const std::vector<std::byte> weights = random_weights(options, format, threads);
   std::vector<Bound> bounds;
   for (const std::string& lane : {options.common.lane, options.against}) {
@@ -196,10 +182,15 @@ Status bench_format(const Options& options, const Format& format, int threads, J
       Expected<Context> context = lane_context(options, bound.lane);
       if (!context) return fail_with(context);
       Matrix y{std::vector<float>(static_cast<size_t>(tokens * options.rows)), tokens, options.rows};
-      arms.push_back({&bound, std::move(*context), std::move(y), 0, 1, {}, {}});
+      arms.push_back({&bound, std::move(*context), std::move(y), 0, {}, {}});
     }
-    if (const Status done = measure(options, x, arms); !done) return done;
-    for (const Arm& arm : arms) cells.push_back(arm_json(options, arm));
+    if (const Status turn = wait(); !turn) return turn;
+    if (const Status done = measure(options.sampling, x, arms); !done) return done;
+    for (const Arm& arm : arms) {
+      Expected<Json> cell = arm_json(options, arm);
+      if (!cell) return fail_with(cell);
+      cells.push_back(std::move(*cell));
+    }
     if (arms.size() == 2) pairs.push_back(pair_json(arms[0], arms[1]));
   }
   return {};
@@ -239,6 +230,9 @@ void print_people(const Json& cells, const Json& pairs) {
 Expected<int> bench_gemm(const Options& options) {
   const Expected<Context> context = make_context(options.common);
   if (!context) return fail_with(context);
+  if (options.sampling.cold && last_level_cache_bytes() == 0) {
+    return fail("--cold: wanted the size of the last-level cache, got nothing from this system");
+  }
   for (const std::string& format : options.formats) {
     if (const int block = find_format(format)->block; options.cols % block != 0) {
       return fail("--cols: wanted a multiple of {}, the block of {}, got {}", block, format, options.cols);
@@ -259,9 +253,8 @@ Expected<int> bench_gemm(const Options& options) {
                 {"seed", options.seed},
                 {"input", "Gaussian weights of standard deviation 1/sqrt(cols), quantized; Gaussian activations"},
                 {"timed", "activation quantizing and product"},
-                {"cache", options.cold ? "cold: copies of the weights in rotation" : "warm"},
-                {"warm_up_seconds", kWarmUpSeconds},
-                {"repeats", options.repeats},
+                {"cache", options.sampling.cold ? "cold: copies of the weights in rotation" : "warm"},
+                {"sampling", sampling_json(options.sampling)},
                 {"cells", std::move(cells)},
                 {"pairs", std::move(pairs)}});
   } else {
@@ -284,9 +277,12 @@ Command bench_gemm_command(CLI::App& bench) {
   flags.number("--cols", options->cols, 1, int64_t{1} << 24, "Weight columns, K", Need::required);
   flags.numbers("--tokens", options->tokens, "Rows of activations, M");
   flags.choice("--vs", options->against, lane_names(), "Time this lane too, in alternation with --lane");
-  flags.number("--repeats", options->repeats, 1, 1000, "Samples per cell");
+  flags.number("--repeats", options->sampling.repeats, 1, 1000, "Samples per cell");
   flags.seed(options->seed, "Seed of weights and activations");
-  flags.toggle("--cold", options->cold, "Rotate copies of the weights of twice the last-level cache (at most 2 GiB)");
+  flags.toggle("--cold", options->sampling.cold,
+               "Rotate copies of the weights of twice the last-level cache (at most 2 GiB)");
+  flags.toggle("--take-turns", options->sampling.turns,
+               "Before each step write `ready` on stderr and wait for a line on standard input");
   flags.common(options->common);
   return {flags.app(), [options] { return bench_gemm(*options); }};
 }

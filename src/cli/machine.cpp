@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cstdlib>
 #include <fstream>
 #include <sstream>
 
+#include "cli/commit.h"
 #include "core/parallel.h"
 
 namespace octalane::cli {
@@ -44,6 +46,12 @@ std::string compiler() {
 #endif
 }
 
+/// Runnable processes, averaged over the last minute: who else was busy.
+Json load_average() {
+  double minute = 0;
+  return ::getloadavg(&minute, 1) == 1 ? Json(minute) : Json();
+}
+
 }  // namespace
 
 Json machine_json(const Context& context) {
@@ -58,7 +66,10 @@ Json machine_json(const Context& context) {
 #else
           {"build", "with assertions"},
 #endif
-          {"version", OCTALANE_VERSION}};
+          {"version", OCTALANE_VERSION},
+          {"commit", *kCommit == 0 ? Json() : Json(kCommit)},
+          {"uncommitted_changes", *kCommit == 0 ? Json() : Json(kUncommittedChanges)},
+          {"load_average_1min", load_average()}};
 }
 
 std::string command_line() {

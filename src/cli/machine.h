@@ -8,7 +8,8 @@
 
 namespace octalane::cli {
 
-/// CPU model, the flags that matter to kernels, cores, last-level cache, compiler, version, build type.
+/// CPU model, the flags that matter to kernels, cores, last-level cache, compiler, build type, version, commit and
+/// whether it had uncommitted changes, load average.
 Json machine_json(const Context& context);
 
 /// The arguments of this process, joined by spaces.

@@ -12,20 +12,49 @@ void expect_ordered(const Json& spread) {
   EXPECT_LE(spread["median"].get<double>(), spread["max"].get<double>());
 }
 
+void expect_machine(const Json& machine) {
+  for (const char* key : {"cpu", "flags", "cores", "threads", "last_level_cache_bytes", "compiler", "version", "commit",
+                          "uncommitted_changes", "load_average_1min"}) {
+    EXPECT_TRUE(machine.contains(key)) << key;
+  }
+  EXPECT_EQ(machine["commit"].is_null(), machine["uncommitted_changes"].is_null());
+  if (!machine["commit"].is_null()) {
+    EXPECT_EQ(machine["commit"].get<std::string>().find_first_not_of("0123456789abcdef"), std::string::npos);
+    EXPECT_EQ(machine["commit"].get<std::string>().size(), 40u);
+  }
+}
+
+/// The kernel that ran is in none of the refusals, and has a reason; each refusal says why.
+void expect_kernel_accounted_for(const Json& cell) {
+  EXPECT_NE(cell["reason"], "");
+  EXPECT_FALSE(cell["refused"].empty());
+  for (const Json& refusal : cell["refused"]) {
+    EXPECT_NE(refusal["kernel"], cell["kernel"]);
+    EXPECT_NE(refusal["why"], "");
+  }
+}
+
 TEST(BenchGemm, every_cell_is_a_receipt) {
   const Json result = octalane_json({"bench", "gemm", "--format", "q4_0,q8_0", "--rows", "33", "--cols", "96",
                                      "--tokens", "1,7", "--vs", "s8.group", "--repeats", "3"});
-  for (const char* key : {"command", "machine", "seed", "cache", "repeats"}) EXPECT_TRUE(result.contains(key)) << key;
-  for (const char* key : {"cpu", "flags", "cores", "threads", "compiler", "version"}) {
-    EXPECT_TRUE(result["machine"].contains(key)) << key;
+  for (const char* key : {"command", "machine", "seed", "input", "timed", "cache", "sampling"}) {
+    EXPECT_TRUE(result.contains(key)) << key;
   }
+  expect_machine(result["machine"]);
+  EXPECT_EQ(result["sampling"]["repeats"], 3);
+  EXPECT_GT(result["sampling"]["warm_up_seconds"].get<double>(), 0);
   ASSERT_EQ(result["cells"].size(), 2u * 2u * 2u);
   for (const Json& cell : result["cells"]) {
     EXPECT_EQ(cell["device"], "cpu");
     EXPECT_EQ(cell["rows"], 33);
     EXPECT_EQ(cell["cols"], 96);
     EXPECT_EQ(cell["of_peak"], nullptr) << "no peak has been measured";
+    EXPECT_EQ(cell["isa_asked"], nullptr);
+    EXPECT_TRUE(cell["lane_asked"] == "auto" || cell["lane_asked"] == cell["staged"]) << cell["lane_asked"];
+    expect_kernel_accounted_for(cell);
     EXPECT_EQ(cell["samples_ms"].size(), 3u);
+    EXPECT_GE(cell["warm_up_calls"].get<int>(), 1);
+    EXPECT_EQ(cell["copies"], 1);
     expect_ordered(cell["ms"]);
     const double seconds = 1e-3 * cell["ms"]["median"].get<double>(), tokens = cell["tokens"].get<double>();
     EXPECT_NEAR(cell["tops"].get<double>() * seconds, 2e-12 * tokens * 33 * 96, 1e-15);
@@ -44,10 +73,41 @@ TEST(BenchGemm, prints_a_table_and_refuses_what_does_not_fit) {
   expect_error(octalane({"bench", "gemm", "--format", "q4_k", "--rows", "16", "--cols", "96"}), 1, "multiple of 256");
 }
 
+TEST(BenchGemm, cold_copies_are_larger_than_the_last_level_cache) {
+  const Arguments command{"bench", "gemm",     "--format", "q8_0",      "--rows", "512",   "--cols",
+                          "2048",  "--tokens", "1",        "--repeats", "1",      "--isa", "scalar"};
+  const Json warm = octalane_json(command);
+  const int64_t cache = warm["machine"]["last_level_cache_bytes"];
+  EXPECT_EQ(warm["cells"][0]["isa_asked"], "scalar");
+  EXPECT_EQ(warm["cells"][0]["rotated_bytes"], warm["cells"][0]["packed_bytes"]);
+  if (cache == 0 || cache > (64 << 20)) GTEST_SKIP() << "the copies would fill " << 2 * cache << " bytes";
+  Arguments cold = command;
+  cold.push_back("--cold");
+  EXPECT_GE(octalane_json(cold)["cells"][0]["rotated_bytes"].get<int64_t>(), 2 * cache);
+}
+
+TEST(BenchGemm, takes_turns_before_each_step) {
+  const Arguments command{"bench",    "gemm", "--format",  "q4_0", "--rows", "16",     "--cols",       "64",
+                          "--tokens", "1,3",  "--repeats", "2",    "--isa",  "scalar", "--take-turns", "--json"};
+  const int steps = 1 + 2 * (1 + 2);  // weights; for each number of tokens the check and two rounds of samples
+  const Outcome all = octalane(command, std::string(steps, '\n'));
+  EXPECT_EQ(all.exit_code, 0) << all.err;
+  std::string ready;
+  for (int i = 0; i < steps; ++i) ready += "ready\n";
+  EXPECT_EQ(all.err, ready);
+  EXPECT_EQ(Json::parse(all.out)["cells"].size(), 2u);
+
+  const Outcome short_of_one = octalane(command, std::string(steps - 1, '\n'));
+  EXPECT_EQ(short_of_one.exit_code, 1);
+  EXPECT_EQ(short_of_one.err, ready + "octalane: error: standard input: wanted a line for each turn, got its end\n");
+  EXPECT_EQ(short_of_one.out, "");
+}
+
 TEST(BenchModel, has_a_row_for_each_length) {
   const Arguments command{"bench", "model",      "-m", tiny_model(), "--prompt",
                           "4,32",  "--generate", "3",  "--repeats",  "3"};
   const Json result = octalane_json(command);
+  expect_machine(result["machine"]);
   ASSERT_EQ(result["rows"].size(), 3u);
   for (const Json& row : result["rows"]) {
     expect_ordered(row["tokens_per_second"]);

@@ -1,0 +1,94 @@
+#include "cli/sampling.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+#include "cli/machine.h"
+#include "cli/terminal.h"
+
+namespace octalane::cli {
+namespace {
+
+constexpr double kWarmUpSeconds = 0.1;
+constexpr double kSampleSeconds = 0.01;  ///< least length of a sample: shorter calls are repeated inside it
+
+/// Seconds for `calls` calls.
+Expected<double> time_calls(const Timed& arm, int64_t calls) {
+  const double start = now_seconds();
+  for (int64_t i = 0; i < calls; ++i) {
+    if (const Status done = arm.call(); !done) return fail_with(done);
+  }
+  return now_seconds() - start;
+}
+
+/// Sets warm_up_calls and calls.
+Status warm_up(const Timed& arm, Samples& samples) {
+  double least = INFINITY;
+  for (const double end = now_seconds() + kWarmUpSeconds; now_seconds() < end; ++samples.warm_up_calls) {
+    const Expected<double> seconds = time_calls(arm, 1);
+    if (!seconds) return fail_with(seconds);
+    least = std::min(least, *seconds);
+  }
+  samples.calls = std::max<int64_t>(1, static_cast<int64_t>(std::ceil(kSampleSeconds / std::max(least, 1e-9))));
+  return {};
+}
+
+Status take_one(const SamplingOptions& options, const Timed& arm, Samples& samples) {
+  if (!options.cold) {
+    if (const Status done = arm.call(); !done) return done;
+  }
+  const Expected<double> seconds = time_calls(arm, samples.calls);
+  if (!seconds) return fail_with(seconds);
+  samples.seconds.push_back(*seconds / static_cast<double>(samples.calls * arm.products));
+  return {};
+}
+
+}  // namespace
+
+Expected<std::vector<Samples>> take_samples(const SamplingOptions& options, const std::vector<Timed>& arms) {
+  std::vector<Samples> all(arms.size());
+  for (size_t i = 0; i < arms.size(); ++i) {
+    if (const Status done = warm_up(arms[i], all[i]); !done) return fail_with(done);
+  }
+  for (int64_t repeat = 0; repeat < options.repeats; ++repeat) {
+    if (options.turns) {
+      if (const Status turn = wait_for_turn(); !turn) return fail_with(turn);
+    }
+    for (size_t i = 0; i < arms.size(); ++i) {
+      if (const Status done = take_one(options, arms[i], all[i]); !done) return fail_with(done);
+      if (interrupted()) return fail("interrupted");
+    }
+  }
+  return all;
+}
+
+void add_samples(Json& cell, const Samples& samples, double ops) {
+  std::vector<double> ms;
+  for (const double seconds : samples.seconds) ms.push_back(1e3 * seconds);
+  cell["ms"] = spread_json(ms);
+  cell["tops"] = 1e-12 * ops / median(samples.seconds);
+  cell["samples_ms"] = std::move(ms);
+  cell["calls_per_sample"] = samples.calls;
+  cell["warm_up_calls"] = samples.warm_up_calls;
+}
+
+Json sampling_json(const SamplingOptions& options) {
+  return {{"repeats", options.repeats},
+          {"warm_up_seconds", kWarmUpSeconds},
+          {"least_sample_seconds", kSampleSeconds},
+          {"untimed_call_before_each_sample", !options.cold},
+          {"turns_with_other_programs", options.turns}};
+}
+
+Status wait_for_turn() {
+  fmt::print(stderr, "ready\n");
+  for (int c = std::getchar(); c != '\n'; c = std::getchar()) {
+    if (c == EOF) return fail("standard input: wanted a line for each turn, got its end");
+  }
+  return {};
+}
+
+}  // namespace octalane::cli

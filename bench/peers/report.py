@@ -1,0 +1,126 @@
+"""Writes a receipt of gemm.py as JSON, and its tables and charts as Markdown and SVG beside it.
+
+    python3 bench/peers/report.py docs/results/gemm_4096x4096.json     writes the Markdown and the charts anew
+"""
+
+import json
+import os
+import re
+import sys
+
+import chart
+
+
+def compact(document):
+    """JSON of one line for each list of numbers."""
+    text = json.dumps(document, indent=1)
+    return re.sub(r"\[\s+([-\d.e+,\s]+?)\s+\]", lambda found: f"[{re.sub(chr(10) + ' *', ' ', found[1])}]", text) + "\n"
+
+
+def labels_of(cases):
+    return list(dict.fromkeys(cell["label"] for case in cases for cell in case["cells"]))
+
+
+def table(headers, rows):
+    lines = ["| " + " | ".join(headers) + " |", "|" + "---|" * 2 + "---:|" * (len(headers) - 2)]
+    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows])
+
+
+def speeds(cases):
+    """TOP/s of every arm, median of its samples."""
+    labels = labels_of(cases)
+    rows = []
+    for case in cases:
+        cells = {cell["label"]: cell for cell in case["cells"]}
+        rows.append([case["format"], str(case["tokens"])] +
+                    [f"{cells[label]['tops']:.3f}" if label in cells else "-" for label in labels])
+    return table(["format", "tokens", *labels], rows)
+
+
+def comparisons(cases):
+    """Ratios within each repeat: median (least-most), and which arms of the others were fastest."""
+    pairs = {}
+    for case in cases:
+        for ratio in case["ratios"]:
+            over = "ggml" if ratio["over"].startswith("ggml") else "oneDNN"
+            pairs.setdefault((ratio["of"], over), {})[case["format"], case["tokens"]] = ratio
+    rows = []
+    for case in cases:
+        row = [case["format"], str(case["tokens"])]
+        for found in pairs.values():
+            ratio = found.get((case["format"], case["tokens"]))
+            row.append("-" if ratio is None else "{median:.2f} ({min:.2f}-{max:.2f})".format(**ratio["speedup"]))
+        fastest = dict.fromkeys(ratio["over"].split(" ", 1)[1] for ratio in case["ratios"])
+        rows.append([*row, ", ".join(fastest)])
+    return table(["format", "tokens", *(f"{of} over {over}" for of, over in pairs), "fastest of the others"], rows)
+
+
+def panels(cases, value):
+    """{format: [Series]} of value(cell) -> (low, middle, high), or None to leave a cell out."""
+    found = {}
+    for case in cases:
+        panel = found.setdefault(case["format"], {})
+        for cell in case["cells"]:
+            if (point := value(cell)) is not None:
+                panel.setdefault(cell["label"], {})[case["tokens"]] = point
+    return {form: [chart.Series(name, points) for name, points in panel.items()] for form, panel in found.items()}
+
+
+def tops(cell):
+    ops = 2e-9 * cell["rows"] * cell["cols"] * cell["tokens"]
+    return tuple(ops / cell["ms"][key] for key in ("max", "median", "min"))
+
+
+def share(cell):
+    if cell.get("of_peak") is None:
+        return None
+    return tuple(cell["of_peak"] * speed / cell["tops"] for speed in tops(cell))
+
+
+def summary(receipt):
+    ours = next(p for p in receipt["programs"].values() if "machine" in p)
+    machine, sampling = ours["machine"], ours["sampling"]
+    peers = {name: program["version"] for name, program in receipt["programs"].items() if "version" in program}
+    lines = [f"{machine['cpu']}, {len(receipt['cores'])} of its cores, {machine['compiler']}; octalane "
+             f"{str(machine['commit'])[:12]}{' with uncommitted changes' if machine['uncommitted_changes'] else ''}.",
+             f"Weights {receipt['cache']}. Medians of {sampling['repeats']} samples, {receipt['order']}; "
+             "{date}; load average {before:.1f} before and {after:.1f} after.".format(
+                 date=receipt["date"], **receipt["load_average_1min"])]
+    for name, version in peers.items():
+        lines.append(f"{name}: " + ", ".join(f"{key} {value}" for key, value in version.items() if key != "features") + ".")
+    for failure in receipt["failed"]:
+        lines.append(f"Not run: {failure['format']}, {failure['program']}: {failure['error']}")
+    return "\n".join(lines)
+
+
+def write_reports(receipt, path):
+    cases = receipt["cases"]
+    name = os.path.basename(path)
+    title = "{rows} x {cols}, {threads} thread(s), weights {cache}".format(
+        rows=cases[0]["rows"], cols=cases[0]["cols"], threads=len(receipt["cores"]), cache=receipt["cache"].split(":")[0])
+    charts = {"speed": chart.svg(title, "TOP/s; median, bars from least to most", panels(cases, tops))}
+    shares = panels(cases, share)
+    if any(shares.values()):
+        charts["share"] = chart.svg(title, "share of the measured peak", shares, logarithmic=False, percent=True)
+    text = [f"# {title}", f"Written by `bench/peers/report.py` from `{name}.json`.", summary(receipt)]
+    for kind, drawing in charts.items():
+        with open(f"{path}_{kind}.svg", "w") as file:
+            file.write(drawing)
+        text.append(f"![{kind}]({name}_{kind}.svg)")
+    text += ["## TOP/s", speeds(cases)]
+    if any(case["ratios"] for case in cases):
+        text += ["## Ratios within each repeat: median (least-most)", comparisons(cases)]
+    with open(f"{path}.md", "w") as file:
+        file.write("\n\n".join(text) + "\n")
+
+
+def write(receipt, path):
+    with open(f"{path}.json", "w") as file:
+        file.write(compact(receipt))
+    write_reports(receipt, path)
+
+
+if __name__ == "__main__":
+    for argument in sys.argv[1:]:
+        with open(argument) as source:
+            write_reports(json.load(source), argument.removesuffix(".json"))

@@ -17,6 +17,7 @@ Expected<Context> make_context(const CommonOptions& options) {
   wanted.threads = options.threads;
   wanted.isa = options.isa;
   wanted.lane = staged_type_from_name(options.lane);
+  wanted.wrong_results = options.wrong_results;
   return Context::create(wanted);
 }
 

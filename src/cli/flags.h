@@ -19,6 +19,7 @@ struct CommonOptions {
   std::string isa;
   std::string lane = "auto";
   bool json = false;
+  bool wrong_results = false;  ///< no flag: bench gemm alone accepts the kernels of an ablation build
 };
 
 enum class Need { optional, required };

@@ -2,7 +2,9 @@
 #include <fmt/format.h>
 
 #include "cli/command.h"
+#include "cli/machine.h"
 #include "cli/table.h"
+#include "core/ablation.h"
 #include "kernels/registry.h"
 
 namespace octalane::cli {
@@ -51,7 +53,7 @@ void print_as_json() {
                        {"nominal_ops_per_clock", kernel.nominal_ops_per_clock},
                        {"max_tokens", kernel.max_tokens == INT64_MAX ? Json() : Json(kernel.max_tokens)}});
   });
-  print_json({{"kernels", std::move(kernels)}});
+  print_json({{"ablation", ablation_json()}, {"kernels", std::move(kernels)}});
 }
 
 Table table(bool with_availability) {
@@ -93,6 +95,8 @@ Expected<int> kernels(const Options& options) {
     for (const IsaTable* isa : isa_tables()) {
       if (const std::string why = isa->unavailable(); !why.empty()) fmt::print("{} is not here: {}\n", isa->name, why);
     }
+    if (kAblation != Ablation::none)
+      fmt::print("This is an ablation build, {}: products are wrong.\n", name(kAblation));
   }
   return 0;
 }

@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "cli/commit.h"
+#include "core/ablation.h"
 #include "core/parallel.h"
 
 namespace octalane::cli {
@@ -71,6 +72,8 @@ Json machine_json(const Context& context) {
           {"uncommitted_changes", *kCommit == 0 ? Json() : Json(kUncommittedChanges)},
           {"load_average_1min", load_average()}};
 }
+
+Json ablation_json() { return kAblation == Ablation::none ? Json() : Json(name(kAblation)); }
 
 std::string command_line() {
   std::ifstream file("/proc/self/cmdline");

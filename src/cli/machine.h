@@ -12,6 +12,9 @@ namespace octalane::cli {
 /// whether it had uncommitted changes, load average.
 Json machine_json(const Context& context);
 
+/// What the kernels of this build leave out; null when they are whole.
+Json ablation_json();
+
 /// The arguments of this process, joined by spaces.
 std::string command_line();
 

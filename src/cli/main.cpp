@@ -11,6 +11,7 @@
 
 #include "cli/command.h"
 #include "cli/terminal.h"
+#include "core/ablation.h"
 
 namespace octalane::cli {
 namespace {
@@ -52,7 +53,9 @@ std::string usage_message(const CLI::App& app, const CLI::ParseError& error) {
 int run(int argc, char** argv) {
   CLI::App app("octalane runs quantized language models, and multiplies by quantized weights", "octalane");
   app.require_subcommand(1);
-  app.set_version_flag("--version", OCTALANE_VERSION);
+  app.set_version_flag("--version", kAblation == Ablation::none
+                                        ? OCTALANE_VERSION
+                                        : fmt::format("{}, ablation build: {}", OCTALANE_VERSION, name(kAblation)));
   CLI::App* bench = app.add_subcommand("bench", "Measure speed");
   bench->require_subcommand(1);
   const std::vector<Command> commands{run_command(app),           inspect_command(app),       plan_command(app),

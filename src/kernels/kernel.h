@@ -70,7 +70,8 @@ struct Kernel {
   void (*run)(const MatmulArgs&) = nullptr;
 };
 
-/// "s8.group_gemm_4x16x32_avx2": computed from the row, so that it cannot lie.
+/// "s8.group_gemm_4x16x32_avx2": computed from the row, so that it cannot lie. An ablation build adds what it leaves
+/// out: "..._avx2+no_decode".
 std::string name(const Kernel& kernel);
 
 /// Turns rows of fp32 activations into `form`: writes rows [row_begin, row_end) of the buffers, padding included.

@@ -2,13 +2,16 @@
 
 #include <fmt/format.h>
 
+#include "core/ablation.h"
 #include "isa_list.inc"
 
 namespace octalane {
 
 std::string name(const Kernel& kernel) {
-  return fmt::format("{}_{}_{}x{}x{}_{}", name(kernel.staged), kernel.op == Op::gemm ? "gemm" : "gemv", kernel.tile.m,
-                     kernel.tile.n, kernel.tile.k, kernel.isa);
+  std::string text = fmt::format("{}_{}_{}x{}x{}_{}", name(kernel.staged), kernel.op == Op::gemm ? "gemm" : "gemv",
+                                 kernel.tile.m, kernel.tile.n, kernel.tile.k, kernel.isa);
+  if constexpr (kAblation != Ablation::none) text.append("+").append(name(kAblation));
+  return text;
 }
 
 std::span<const IsaTable* const> isa_tables() { return kIsaTables; }

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include "core/ablation.h"
 #include "core/parallel.h"
 #include "kernels/registry.h"
 #include "linear/linear.h"
@@ -8,6 +9,10 @@ namespace octalane {
 
 Expected<Context> Context::create(const ContextOptions& options) {
   Context context;
+  if (kAblation != Ablation::none && !options.wrong_results) {
+    return fail("this build: wanted whole kernels, got OCTALANE_ABLATION={}, which can only be timed (bench gemm)",
+                name(kAblation));
+  }
   if (options.threads < 0) return fail("threads: wanted at least 1, got {}", options.threads);
   context.threads_ = options.threads > 0 ? options.threads : usable_cores();
   context.lane_ = options.lane;

@@ -21,6 +21,7 @@ struct ContextOptions {
   int threads = 0;                 ///< 0 = usable_cores()
   std::string isa;                 ///< force an instruction set by name; empty = every one this machine has
   std::optional<StagedType> lane;  ///< force a lane; empty = auto, the stock lane
+  bool wrong_results = false;      ///< accept kernels of an ablation build, to time them
 };
 
 /// What a kernel did since the context was made.
@@ -34,7 +35,8 @@ struct KernelUse {
 /// the same time.
 class Context {
  public:
-  /// Fails when the forced instruction set is unknown or not on this machine; the error says which there are.
+  /// Fails when the forced instruction set is unknown or not on this machine; the error says which there are. Fails in
+  /// an ablation build, unless wrong results are accepted.
   static Expected<Context> create(const ContextOptions& options = {});
 
   int threads() const { return threads_; }

@@ -167,6 +167,19 @@ class FloatDecoder {
   }
 };
 
+/// decoder.record, but in a build without decode: there the codes are read and the weights are any.
+template <class Decoder, class Sink>
+OCTALANE_INLINE void decode_in_registers(const Decoder& decoder, const PackedView& w, const std::byte* record,
+                                         const Sink& sink) {
+  if constexpr (leaves_out(Ablation::no_decode)) {
+    for (int64_t at = 0; at < w.record.cols / kBlockCols * w.record.block_bytes; at += 32)
+      keep(load_bytes(record + at));
+    for (int c = 0; c < w.record.cols; ++c) sink(c, Pair{{any_floats(), any_floats()}});
+  } else {
+    decoder.record(record, sink);
+  }
+}
+
 /// body(decoder) with the decoder of these weights.
 template <class Body>
 OCTALANE_INLINE void with_decoder(const PackedView& w, const Body& body) {

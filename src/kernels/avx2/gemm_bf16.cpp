@@ -15,7 +15,7 @@ OCTALANE_INLINE void multiply(const float* panel, int64_t cols, const float* x, 
     const __m256 low = _mm256_load_ps(panel + k * kRows);
     const __m256 high = _mm256_load_ps(panel + k * kRows + 8);
     unroll<Tokens>([&](auto m) OCTALANE_INLINE_LAMBDA {
-      const __m256 token = _mm256_broadcast_ss(x + m.value * x_stride + k);
+      const __m256 token = broadcast_token(x + m.value * x_stride + k);
       sum[m.value].v[0] = _mm256_fmadd_ps(low, token, sum[m.value].v[0]);
       sum[m.value].v[1] = _mm256_fmadd_ps(high, token, sum[m.value].v[1]);
     });
@@ -60,7 +60,7 @@ void bf16_gemm(const MatmulArgs& args) {
       const int64_t left = args.w.records - record;
       const int64_t count = left < records_per_panel ? left : records_per_panel;
       for (int64_t tile = args.tile_begin; tile < args.tile_end; ++tile) {
-        for (int64_t r = 0; r < count; ++r) {
+        for (int64_t r = 0; r < count && decodes_panel(args, tile, record); ++r) {
           float* const to = panel + r * record_cols * kRows;
           decoder.record(args.w.at(tile, record + r), [to](int column, const Pair& weights) OCTALANE_INLINE_LAMBDA {
             _mm256_store_ps(to + column * kRows, weights.v[0]);

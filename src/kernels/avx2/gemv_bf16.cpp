@@ -11,13 +11,14 @@ void bf16_tiles(const MatmulArgs& args, const Decoder& decoder) {
     Pair y[M] = {};
     const float* x = args.x.f32;
     for (int64_t r = 0; r < args.w.records; ++r, x += args.w.record.cols) {
-      decoder.record(args.w.at(tile, r), [&](int column, const Pair& weights) OCTALANE_INLINE_LAMBDA {
+      const auto multiply = [&](int column, const Pair& weights) OCTALANE_INLINE_LAMBDA {
         unroll<M>([&](auto m) OCTALANE_INLINE_LAMBDA {
-          const __m256 token = _mm256_broadcast_ss(x + m.value * stride + column);
+          const __m256 token = broadcast_token(x + m.value * stride + column);
           y[m.value].v[0] = _mm256_fmadd_ps(weights.v[0], token, y[m.value].v[0]);
           y[m.value].v[1] = _mm256_fmadd_ps(weights.v[1], token, y[m.value].v[1]);
         });
-      });
+      };
+      decode_in_registers(decoder, args.w, args.w.at(tile, r), multiply);
     }
     const TileRows rows(args.w.rows, tile);
     for (int m = 0; m < M; ++m) rows.store(args.y.row(m) + tile * kRows, y[m]);

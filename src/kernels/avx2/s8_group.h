@@ -7,6 +7,7 @@ namespace octalane::avx2 {
 namespace {
 
 OCTALANE_INLINE __m256i broadcast_quad(const int8_t* codes) {
+  if (leaves_out(Ablation::no_activation_load)) return any_bytes();
   int32_t quad;
   __builtin_memcpy(&quad, codes, sizeof quad);
   return _mm256_set1_epi32(quad);
@@ -82,6 +83,7 @@ class CodeStager {
   template <int Quad>
   OCTALANE_INLINE __m256i quad(const std::byte* block, int half) const {
     const __m256i codes = unpack_quad<Bits, Quad>(block, half);
+    if (leaves_out(Ablation::no_decode)) return codes;
     if constexpr (How == Stage::table) return _mm256_shuffle_epi8(table_, codes);
     if constexpr (How == Stage::less_128) return _mm256_xor_si256(codes, _mm256_set1_epi8(-128));
     return codes;
@@ -158,6 +160,11 @@ template <int M>
 OCTALANE_INLINE void drain_group(const GroupScales& scales, bool has_bias, int fold, const int32_t* sums,
                                  int64_t sums_stride, const __m256i (&dots)[M][2], Pair (&terms)[M]) {
   unroll<M>([&](auto m) OCTALANE_INLINE_LAMBDA {
+    if (leaves_out(Ablation::no_drain)) {
+      keep(dots[m.value][0]);
+      keep(dots[m.value][1]);
+      return;
+    }
     const int32_t sum = sums[m.value * sums_stride];
     Pair& t = terms[m.value];
     if (has_bias) {
@@ -208,6 +215,7 @@ OCTALANE_INLINE void add_product(const Source& source, int cols, const ScaleSpec
       add_half_block<1>(source, block, x, dots);
     }
     drain();
+    if (leaves_out(Ablation::no_drain)) continue;
     unroll<M>([&](auto m) OCTALANE_INLINE_LAMBDA {
       const __m256 scale = _mm256_broadcast_ss(x.scales + m.value * x.scales_stride + activation_group);
       for (int h = 0; h < 2; ++h) y[m.value].v[h] = _mm256_fmadd_ps(scale, terms[m.value].v[h], y[m.value].v[h]);

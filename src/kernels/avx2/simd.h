@@ -3,6 +3,7 @@
 
 #include <immintrin.h>
 
+#include "core/ablation.h"
 #include "core/inline.h"
 #include "core/matrix_view.h"
 #include "kernels/avx2/kernels.h"
@@ -31,8 +32,23 @@ struct Pair {
   __m256 v[2];
 };
 
+/// For ablation builds: values that no stage makes, and values that no stage takes.
+OCTALANE_INLINE __m256 any_floats() {
+  __m256 value = _mm256_set1_ps(1);
+  asm("" : "+x"(value));
+  return value;
+}
+OCTALANE_INLINE __m256i any_bytes() { return _mm256_castps_si256(any_floats()); }
+OCTALANE_INLINE void keep(__m256 value) { asm volatile("" ::"x"(value)); }
+OCTALANE_INLINE void keep(__m256i value) { asm volatile("" ::"x"(value)); }
+
 OCTALANE_INLINE __m256i load_bytes(const void* from) { return _mm256_loadu_si256(static_cast<const __m256i*>(from)); }
 OCTALANE_INLINE __m128i load_half(const void* from) { return _mm_loadu_si128(static_cast<const __m128i*>(from)); }
+
+/// One activation for all lanes.
+OCTALANE_INLINE __m256 broadcast_token(const float* x) {
+  return leaves_out(Ablation::no_activation_load) ? any_floats() : _mm256_broadcast_ss(x);
+}
 
 /// A mask of the first n lanes of eight; all of them when n > 8.
 OCTALANE_INLINE __m256i first_lanes(int64_t n) {
@@ -53,7 +69,10 @@ class TileRows {
     return {{_mm256_maskload_ps(y, mask_[0]), _mm256_maskload_ps(y + 8, mask_[1])}};
   }
   OCTALANE_INLINE void store(float* y, const Pair& value) const {
-    if (full_) {
+    if (leaves_out(Ablation::no_store)) {
+      keep(value.v[0]);
+      keep(value.v[1]);
+    } else if (full_) {
       _mm256_storeu_ps(y, value.v[0]);
       _mm256_storeu_ps(y + 8, value.v[1]);
     } else {
@@ -66,6 +85,11 @@ class TileRows {
   bool full_;
   __m256i mask_[2];
 };
+
+/// Whether a gemm decodes the panel that begins at this record of this tile.
+OCTALANE_INLINE bool decodes_panel(const MatmulArgs& args, int64_t tile, int64_t record) {
+  return !leaves_out(Ablation::no_decode) || (tile == args.tile_begin && record == 0);
+}
 
 /// fp32 rounded to bfloat16 values, nearest-even, any value; a NaN stays a NaN.
 OCTALANE_INLINE __m256 round_to_bf16(__m256 value) {

@@ -26,6 +26,10 @@ OCTALANE_INLINE __m256i unpack_quad(const std::byte* block, int half) {
   constexpr CodePlanes planes = code_planes(Bits);
   constexpr int low = planes.width[0], high = planes.width[1];
   const std::byte* at = block + half * (kQuadBytes / 2);
+  if (leaves_out(Ablation::no_decode)) {
+    if constexpr (high != 0) keep(load_bytes(at + (low + Quad % high) * kQuadBytes));
+    return load_bytes(at + Quad % low * kQuadBytes);
+  }
   const __m256i codes = field<low, Quad / low, 0>(load_bytes(at + Quad % low * kQuadBytes));
   if constexpr (high == 0) {
     return codes;

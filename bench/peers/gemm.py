@@ -73,14 +73,16 @@ def fastest(cells):
 
 
 def ratios(cells):
-    """How many times as fast each arm of octalane is as the fastest arm of ggml, and as the fastest dense product of
-    oneDNN on operands as wide as the arm's lane; within each repeat."""
+    """How many times as fast each arm of octalane is as the fastest arm of ggml, as the fastest dense product of oneDNN
+    on operands as wide as the arm's lane and, for an ablated arm, as the whole kernel; within each repeat."""
     found = []
-    for ours in (c for c in cells if c["program"].startswith("octalane")):
+    arms = [cell for cell in cells if cell["program"].startswith("octalane")]
+    for ours in arms:
         wide = not ours["staged"].startswith("s8")
         ggml = fastest(c for c in cells if c["program"] == "ggml")
         dense = fastest(c for c in cells if c["program"] == "onednn" and (c["format"] == "bf16") == wide)
-        for other in filter(None, (ggml, dense)):
+        whole = fastest(c for c in arms if "+" in ours["kernel"] and c["kernel"] == ours["kernel"].split("+")[0])
+        for other in filter(None, (ggml, dense, whole)):
             pairs = [b / a for a, b in zip(ours["samples_ms"], other["samples_ms"])]
             found.append({"of": ours["label"], "over": other["label"], "speedup": spread(pairs)})
     return found

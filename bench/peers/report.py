@@ -42,7 +42,7 @@ def comparisons(cases):
     pairs = {}
     for case in cases:
         for ratio in case["ratios"]:
-            over = "ggml" if ratio["over"].startswith("ggml") else "oneDNN"
+            over = ratio["over"] if ratio["over"].startswith("octalane") else ratio["over"].split(" ")[0]
             pairs.setdefault((ratio["of"], over), {})[case["format"], case["tokens"]] = ratio
     rows = []
     for case in cases:
@@ -50,7 +50,8 @@ def comparisons(cases):
         for found in pairs.values():
             ratio = found.get((case["format"], case["tokens"]))
             row.append("-" if ratio is None else "{median:.2f} ({min:.2f}-{max:.2f})".format(**ratio["speedup"]))
-        fastest = dict.fromkeys(ratio["over"].split(" ", 1)[1] for ratio in case["ratios"])
+        others = (ratio["over"] for ratio in case["ratios"] if not ratio["over"].startswith("octalane"))
+        fastest = dict.fromkeys(other.split(" ", 1)[1] for other in others)
         rows.append([*row, ", ".join(fastest)])
     return table(["format", "tokens", *(f"{of} over {over}" for of, over in pairs), "fastest of the others"], rows)
 

@@ -31,12 +31,13 @@ class Program:
             if line == "ready\n":
                 return True
             self.error += line
-        self._process.stdin.close()
-        if self._process.wait() == 0:
-            self._out.seek(0)
-            self.document = json.load(self._out)
-        elif not self.error:
-            self.error = f"ended with exit code {self._process.returncode}"
+        with self._process, self._out:
+            self._process.stdin.close()
+            if self._process.wait() == 0:
+                self._out.seek(0)
+                self.document = json.load(self._out)
+            elif not self.error:
+                self.error = f"ended with exit code {self._process.returncode}"
         return False
 
 

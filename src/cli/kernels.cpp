@@ -95,8 +95,7 @@ Expected<int> kernels(const Options& options) {
     for (const IsaTable* isa : isa_tables()) {
       if (const std::string why = isa->unavailable(); !why.empty()) fmt::print("{} is not here: {}\n", isa->name, why);
     }
-    if (kAblation != Ablation::none)
-      fmt::print("This is an ablation build, {}: products are wrong.\n", name(kAblation));
+    if (kAblation != Ablation::none) fmt::print("An ablation build, {}: products are wrong.\n", name(kAblation));
   }
   return 0;
 }

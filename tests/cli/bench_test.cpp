@@ -40,6 +40,7 @@ TEST(BenchGemm, every_cell_is_a_receipt) {
   for (const char* key : {"command", "machine", "seed", "input", "timed", "cache", "sampling"}) {
     EXPECT_TRUE(result.contains(key)) << key;
   }
+  EXPECT_TRUE(result.at("ablation").is_null());
   expect_machine(result["machine"]);
   EXPECT_EQ(result["sampling"]["repeats"], 3);
   EXPECT_GT(result["sampling"]["warm_up_seconds"].get<double>(), 0);

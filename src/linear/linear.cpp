@@ -75,7 +75,8 @@ Status Linear::multiply(Context& context, Activations& x, MatrixView<float> y) c
   task.staged = kernel.staged;
   context.reserve_scratch(kernel.scratch_bytes(task));
   const ActivationsView& activations = x.get(choice, weights());
-  parallel_for(context.threads(), weights().tiles, 1, [&](int thread, int64_t begin, int64_t end) {
+  const int64_t grain = std::max(1, kernel.tile.n / kernel.order.rows);  // tiles that the kernel takes together
+  parallel_for(context.threads(), weights().tiles, grain, [&](int thread, int64_t begin, int64_t end) {
     kernel.run({.w = weights(),
                 .x = activations,
                 .y = y,

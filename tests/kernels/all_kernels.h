@@ -3,16 +3,22 @@
 
 #include <gtest/gtest.h>
 
+#include "kernels/amx_emulator.h"
 #include "kernels/operands.h"
 #include "kernels/registry.h"
 
 namespace octalane::test {
 
-/// visit(isa) for every instruction set that this machine has.
+/// Whether the kernels of an instruction set can run here: by the machine, or AMX by software.
+inline bool runs(const IsaTable& isa) {
+  return isa.unavailable().empty() || (std::string_view(isa.name) == "amx" && emulate_amx());
+}
+
+/// visit(isa) for every instruction set that runs here.
 template <class Visit>
 void for_each_isa(Visit visit) {
   for (const IsaTable* isa : isa_tables()) {
-    if (isa->unavailable().empty()) visit(*isa);
+    if (runs(*isa)) visit(*isa);
   }
 }
 

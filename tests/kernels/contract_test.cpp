@@ -10,8 +10,8 @@
 #include <memory>
 #include <set>
 
+#include "kernels/all_kernels.h"
 #include "kernels/oracle.h"
-#include "kernels/registry.h"
 
 namespace octalane::test {
 namespace {
@@ -139,7 +139,7 @@ void register_contract() {
       for (size_t turn = 0; turn < std::size(row_counts); ++turn) {
         for (const int64_t k : column_counts(spec.spec, turn)) {
           for (const IsaTable* isa : isa_tables()) {
-            if (!isa->unavailable().empty()) continue;
+            if (!runs(*isa)) continue;
             for (const Kernel& kernel : isa->kernels) {
               if (kernel.staged != staged) continue;
               const Problem problem{.tokens = 1, .rows = 1, .cols = k, .weights = spec.spec, .staged = staged};

@@ -16,14 +16,16 @@ const std::set<std::string>& reached();
 
 namespace {
 
-/// "Covered: scalar avx2; not here: amx". Returns how many instruction sets of OCTALANE_REQUIRE_ISA (a list with
-/// commas) the contract did not reach.
+/// "Covered: scalar avx2 amx (by software); not here: none". Returns how many instruction sets of OCTALANE_REQUIRE_ISA
+/// (a list with commas) the contract did not reach.
 int report_coverage() {
   const std::set<std::string>& reached = octalane::test::reached();
   std::string covered, absent;
   for (const octalane::IsaTable* isa : octalane::isa_tables()) {
     if (isa->kernels.empty()) continue;  // only probes
-    (reached.contains(isa->name) ? covered : absent) += fmt::format(" {}", isa->name);
+    const bool by_software = reached.contains(isa->name) && !isa->unavailable().empty();
+    (reached.contains(isa->name) ? covered : absent) +=
+        fmt::format(" {}{}", isa->name, by_software ? " (by software)" : "");
   }
   fmt::print("Covered:{}; not here:{}\n", covered, absent.empty() ? " none" : absent);
   int missing = 0;

@@ -1,0 +1,128 @@
+// Packed weights -> right operands of the bfloat16 product: [16 column pairs][16 rows][2 columns] for every 32 columns,
+// each weight decoded in fp32 as core/code_spec.h states and rounded once, to nearest-even (subnormals to 0).
+#pragma once
+
+#include "kernels/amx/unpack.h"
+
+namespace octalane::amx {
+namespace {
+
+/// Two columns of fp32 weights -> one row of a right operand.
+OCTALANE_INLINE __m512i pair_of(__m512 even, __m512 odd) {
+  const __m512i order = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6, 21,
+                                         5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+  const __m512bh halves = _mm512_cvtne2ps_pbh(odd, even);
+  return _mm512_permutexvar_epi16(order, reinterpret_cast<const __m512i&>(halves));
+}
+
+/// Weights of codes. Levels of up to 5 bits are looked up in registers, wider ones converted.
+template <int Bits>
+class CodeDecoderBf16 {
+ public:
+  OCTALANE_INLINE explicit CodeDecoderBf16(const PackedView& w) : w_(w) {
+    const CodeSpec& code = w.spec.code;
+    if constexpr (Bits <= 5) {
+      alignas(64) float levels[32] = {};
+      for (int c = 0; c < 1 << Bits; ++c) {
+        levels[c] = static_cast<float>(code.map == CodeMap::table ? code.table[c] : c - code.zero);
+      }
+      low_ = _mm512_load_ps(levels);
+      high_ = _mm512_load_ps(levels + 16);
+    } else {
+      zero_ = _mm512_set1_ps(static_cast<float>(kMiddle - code.zero));
+    }
+    // A fused multiply-add rounds as the definition does where there is no bias, or where the product is exact anyway:
+    // significant bits of scale (and sub-scale) and level.
+    const ScaleSpec& s = w.spec.scale;
+    const int scale_bits = s.type == ScaleType::f32 ? 24 : s.type == ScaleType::f16 ? 11 : 8;
+    const int level_bits = code.map == CodeMap::table ? 7 : Bits;
+    fused_ = !s.has_bias || scale_bits + (s.nested() ? 7 : 0) + level_bits <= 24;
+  }
+
+  /// Blocks [begin, end) of 32 columns of a tile; block i goes to out + i * stride.
+  OCTALANE_INLINE void operator()(int64_t tile, int64_t begin, int64_t end, std::byte* out, int64_t stride) const {
+    if (fused_) {
+      decode<true>(tile, begin, end, out, stride);
+    } else {
+      decode<false>(tile, begin, end, out, stride);
+    }
+  }
+
+ private:
+  template <bool Fused>
+  OCTALANE_INLINE void decode(int64_t tile, int64_t begin, int64_t end, std::byte* out, int64_t stride) const {
+    const int group = w_.spec.scale.group;
+    for_each_block(w_, tile, begin, end,
+                   [&](const std::byte* block, const std::byte* record, int in_record, int64_t b)
+                       OCTALANE_INLINE_LAMBDA {
+                         std::byte* to = out + (b - begin) * stride;
+                         const int column = in_record * kBlockCols;
+                         GroupScales scales = group_scales(w_, record, column / group);
+                         unroll<8>([&](auto q) OCTALANE_INLINE_LAMBDA {
+                           if constexpr (q.value == 4) {
+                             if (group == 16) scales = group_scales(w_, record, column / 16 + 1);
+                           }
+                           quad<Fused, q.value>(block, scales, to + q.value * 128);
+                         });
+                       });
+  }
+
+  template <bool Fused, int Quad>
+  OCTALANE_INLINE void quad(const std::byte* block, const GroupScales& scales, std::byte* out) const {
+    __m512i codes = unpack_quad<Bits, Quad>(block);
+    if constexpr (Bits > 5) codes = _mm512_sub_epi8(codes, _mm512_set1_epi8(static_cast<char>(kMiddle)));
+    __m512 weights[4];
+    unroll<4>([&](auto j) OCTALANE_INLINE_LAMBDA {
+      const __m512 level = level_of<j.value>(codes);
+      weights[j.value] = Fused ? _mm512_fmadd_ps(scales.scale, level, scales.bias)
+                               : _mm512_add_ps(_mm512_mul_ps(scales.scale, level), scales.bias);
+    });
+    _mm512_store_si512(out, pair_of(weights[0], weights[1]));
+    _mm512_store_si512(out + 64, pair_of(weights[2], weights[3]));
+  }
+
+  template <int J>
+  OCTALANE_INLINE __m512 level_of(__m512i codes) const {
+    if constexpr (Bits <= 4) return _mm512_permutexvar_ps(_mm512_srli_epi32(codes, 8 * J), low_);
+    if constexpr (Bits == 5) return _mm512_permutex2var_ps(low_, _mm512_srli_epi32(codes, 8 * J), high_);
+    const __m512i code = _mm512_srai_epi32(_mm512_slli_epi32(codes, 24 - 8 * J), 24);
+    return _mm512_add_ps(_mm512_cvtepi32_ps(code), zero_);  // a whole number: exact
+  }
+
+  static constexpr int kMiddle = 128;  // subtracted from unsigned bytes, they become signed ones
+
+  const PackedView& w_;
+  __m512 low_, high_, zero_;
+  bool fused_;
+};
+
+/// Weights of floats.
+template <CodeMap Map>
+class FloatDecoderBf16 {
+ public:
+  OCTALANE_INLINE explicit FloatDecoderBf16(const PackedView& w) : w_(w) {}
+
+  OCTALANE_INLINE void operator()(int64_t tile, int64_t begin, int64_t end, std::byte* out, int64_t stride) const {
+    for_each_block(w_, tile, begin, end,
+                   [&](const std::byte* block, const std::byte*, int, int64_t b) OCTALANE_INLINE_LAMBDA {
+                     for (int p = 0; p < 16; ++p)
+                       _mm512_store_si512(out + (b - begin) * stride + p * 64, pair(block, p));
+                   });
+  }
+
+ private:
+  OCTALANE_INLINE static __m512i pair(const std::byte* block, int p) {
+    constexpr int width = Map == CodeMap::f32 ? 4 : 2;
+    const std::byte* even = block + 2 * p * kRows * width;
+    const std::byte* odd = even + kRows * width;
+    if constexpr (Map == CodeMap::f32) return pair_of(_mm512_loadu_ps(even), _mm512_loadu_ps(odd));
+    if constexpr (Map == CodeMap::f16) return pair_of(halves_to_f32(even), halves_to_f32(odd));
+    const __m512i low = _mm512_cvtepu16_epi32(load_32(even)), high = _mm512_cvtepu16_epi32(load_32(odd));
+    return _mm512_or_si512(low, _mm512_slli_epi32(high, 16));
+  }
+
+  const PackedView& w_;
+};
+
+}  // namespace
+}  // namespace octalane::amx

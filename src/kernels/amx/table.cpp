@@ -1,0 +1,48 @@
+#include "kernels/amx/kernels.h"
+#include "kernels/weight_support.h"
+
+namespace octalane {
+
+extern const IsaTable k_amx_table;
+
+namespace {
+
+using namespace amx;
+
+/// 32 tokens x 32 rows at once; a matrix product of 16 x 16 outputs takes 16 clocks.
+constexpr Kernel row(StagedType staged, Exactness exactness, ActivationGroups (*groups)(const WeightSpec&),
+                     int64_t (*scratch)(const Problem&), void (*run)(const MatmulArgs&)) {
+  const bool bf16 = staged == StagedType::bf16;
+  return {.staged = staged,
+          .op = Op::gemm,
+          .isa = "amx",
+          .exactness = exactness,
+          .tile = {.m = kStripTokens, .n = kPairRows, .k = bf16 ? 32 : 64},
+          .order = {.rows = kRows},
+          .form = bf16 ? ActivationForm::bf16_tiles : ActivationForm::s8_tiles,
+          .groups = groups,
+          .instruction = bf16 ? "tdpbf16ps" : "tdpbssd",
+          .nominal_ops_per_clock = bf16 ? 1024.0 : 2048.0,
+          .supports = why_not_staged,
+          .scratch_bytes = scratch,
+          .run = run};
+}
+
+constexpr Kernel kernels[] = {
+    row(StagedType::bf16, Exactness::order, no_groups, bf16_scratch, bf16_gemm),
+    row(StagedType::s8_row, Exactness::bits, whole_row_groups, s8_row_scratch, s8_row_gemm),
+    row(StagedType::s8_xblock, Exactness::bits, block_groups, s8_block_scratch, s8_xblock_gemm),
+    row(StagedType::s8_block, Exactness::bits, block_groups, s8_block_scratch, s8_block_gemm),
+};
+
+constexpr Quantizer quantizers[] = {
+    {ActivationForm::bf16_tiles, quantize_bf16_tiles},
+    {ActivationForm::s8_tiles, quantize_s8_tiles},
+};
+
+}  // namespace
+
+constinit const IsaTable k_amx_table = {
+    .name = "amx", .extends = "avx2", .unavailable = unavailable, .kernels = kernels, .quantizers = quantizers};
+
+}  // namespace octalane

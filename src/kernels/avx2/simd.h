@@ -1,4 +1,4 @@
-// Loads, partial tiles and compile-time loops of the AVX2 translation units. All inline and without external linkage.
+// Loads, partial tiles and rounding of the AVX2 translation units. All inline and without external linkage.
 #pragma once
 
 #include <immintrin.h>
@@ -6,26 +6,11 @@
 #include "core/ablation.h"
 #include "core/inline.h"
 #include "core/matrix_view.h"
+#include "core/unroll.h"
 #include "kernels/avx2/kernels.h"
-
-#define OCTALANE_INLINE_LAMBDA __attribute__((always_inline))
 
 namespace octalane::avx2 {
 namespace {
-
-template <int I>
-struct Constant {
-  static constexpr int value = I;
-};
-
-/// body(Constant<0>), body(Constant<1>), ... body(Constant<N - 1>).
-template <int N, class Body>
-OCTALANE_INLINE void unroll(const Body& body) {
-  if constexpr (N > 0) {
-    unroll<N - 1>(body);
-    body(Constant<N - 1>{});
-  }
-}
 
 /// Two vectors of eight: the sixteen rows of a tile.
 struct Pair {

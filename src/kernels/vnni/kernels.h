@@ -1,0 +1,31 @@
+// The entries of the AVX-512 VNNI instruction set (AVX-512 F, BW, DQ, VL, VNNI). Every output is one chain in ascending
+// K, so gemv equals gemm to the bit for any number of tokens and any split, and both equal the scalar reference.
+#pragma once
+
+#include "kernels/kernel.h"
+
+namespace octalane::vnni {
+
+inline constexpr int kRows = 16;       ///< weight rows of a tile: one vector of fp32, four columns of them in bytes
+inline constexpr int kGemmTiles = 2;   ///< tiles that share a broadcast activation
+inline constexpr int kS8Tokens = 6;    ///< 2 x 6 each of fp32 and int32 accumulators, 8 registers for the rest
+inline constexpr int kLeastS8Tokens = 4;  ///< fewer would leave vpdpbusd waiting for its sums
+inline constexpr int kGemvTokens = 8;  ///< 8 each of fp32 and int32 accumulators, weights and masks in the rest
+
+/// Columns that a gemm decodes at once; every record is a whole fraction of them.
+inline constexpr int kS8PanelCols = 512;
+inline constexpr int64_t kChunkBytes = 512 << 10;
+inline constexpr int64_t kLeastChunkBlocks = 8;
+
+/// Chain per output as the scalar kernel states; integer parts exact.
+void s8_group_gemm(const MatmulArgs& args);
+void s8_group_gemv(const MatmulArgs& args);
+int64_t s8_group_gemm_scratch(const Problem& problem);
+int64_t s8_group_gemv_scratch(const Problem& problem);
+
+void quantize_bf16(const QuantizeArgs& args);
+void quantize_s8(const QuantizeArgs& args);
+
+std::string unavailable();
+
+}  // namespace octalane::vnni

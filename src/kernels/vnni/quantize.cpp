@@ -1,0 +1,76 @@
+// Bit-identical with scalar/quantize.cpp: the same maxima, divisions and roundings, sixteen columns at a time.
+#include "kernels/vnni/simd.h"
+
+namespace octalane::vnni {
+namespace {
+
+constexpr int32_t kInfinity = 0x7F800000;
+
+/// Sixteen values from column c, zeros past `cols`.
+OCTALANE_INLINE __m512 load_columns(const float* x, int64_t c, int64_t cols) {
+  if (c + 16 <= cols) return _mm512_loadu_ps(x + c);
+  return _mm512_maskz_loadu_ps(first_lanes(cols - c), x + c);
+}
+
+/// The largest magnitude as bits: they order like the values, infinity and NaNs above all finite ones.
+OCTALANE_INLINE int32_t largest_magnitude(const float* x, int64_t begin, int64_t end, int64_t cols) {
+  __m512i most = _mm512_setzero_si512();
+  for (int64_t c = begin; c < end; c += 16) {
+    const __m512i bits = _mm512_castps_si512(load_columns(x, c, cols));
+    most = _mm512_max_epi32(most, _mm512_and_si512(bits, _mm512_set1_epi32(0x7FFFFFFF)));
+  }
+  return _mm512_reduce_max_epi32(most);
+}
+
+OCTALANE_INLINE float quantize_group(const float* x, int64_t begin, int64_t end, int64_t cols, int8_t* codes) {
+  const int32_t bits = largest_magnitude(x, begin, end, cols);
+  const float amax = __builtin_bit_cast(float, bits);
+  const float inverse = 127.0f / amax;
+  const bool finite = bits < kInfinity;
+  const bool usable = finite && __builtin_bit_cast(int32_t, inverse) < kInfinity;
+  const __m512 factor = _mm512_set1_ps(usable ? inverse : 0.0f);
+  for (int64_t c = begin; c < end; c += 16) {
+    const __m512 values = usable ? _mm512_mul_ps(load_columns(x, c, cols), factor) : _mm512_setzero_ps();
+    const __m128i bytes = _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(values));  // -127..127: nothing is cut
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(codes + c), bytes);
+  }
+  if (!finite) return __builtin_nanf("");
+  return usable ? amax / 127.0f : 0.0f;
+}
+
+/// The sum of `group` (a multiple of 16) codes.
+OCTALANE_INLINE int32_t sum_codes(const int8_t* codes, int group) {
+  __m128i sum = _mm_setzero_si128();
+  for (int c = 0; c < group; c += 16) sum = _mm_dpbusd_epi32(sum, _mm_set1_epi8(1), load_quarter(codes + c));
+  sum = _mm_add_epi32(sum, _mm_shuffle_epi32(sum, 0x4E));
+  sum = _mm_add_epi32(sum, _mm_shuffle_epi32(sum, 0xB1));
+  return _mm_cvtsi128_si32(sum);
+}
+
+}  // namespace
+
+void quantize_bf16(const QuantizeArgs& args) {
+  for (int64_t r = args.row_begin; r < args.row_end; ++r) {
+    const float* x = args.x.row(r);
+    float* out = args.f32 + r * args.stride;
+    for (int64_t c = 0; c < args.stride; c += 16) {
+      _mm512_mask_storeu_ps(out + c, first_lanes(args.stride - c), round_to_bf16(load_columns(x, c, args.x.cols)));
+    }
+  }
+}
+
+void quantize_s8(const QuantizeArgs& args) {
+  const int scale_group = args.groups.scale_group, sum_group = args.groups.sum_group;
+  for (int64_t r = args.row_begin; r < args.row_end; ++r) {
+    const float* x = args.x.row(r);
+    int8_t* codes = args.codes + r * args.stride;
+    float* scales = args.scales + r * (args.stride / scale_group);
+    int32_t* sums = args.sums + r * (args.stride / sum_group);
+    for (int64_t c = 0; c < args.stride; c += scale_group) {
+      scales[c / scale_group] = quantize_group(x, c, c + scale_group, args.x.cols, codes);
+    }
+    for (int64_t c = 0; c < args.stride; c += sum_group) sums[c / sum_group] = sum_codes(codes + c, sum_group);
+  }
+}
+
+}  // namespace octalane::vnni

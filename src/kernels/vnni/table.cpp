@@ -1,0 +1,55 @@
+#include "kernels/vnni/kernels.h"
+#include "kernels/weight_support.h"
+
+namespace octalane {
+
+extern const IsaTable k_vnni_table;
+
+namespace {
+
+using namespace vnni;
+
+// Operations per clock of one core, 2 to a multiply-add: two vpdpbusd of 64 products make 256, and a group of 32
+// columns drains three more instructions on the same ports for every eight.
+constexpr double kDotRate = 256.0 * 8 / 11;
+
+constexpr Kernel kernels[] = {
+    {.staged = StagedType::s8_group,
+     .op = Op::gemm,
+     .isa = "vnni",
+     .tile = {.m = kS8Tokens, .n = kGemmTiles * kRows, .k = kS8PanelCols},
+     .order = {.rows = kRows},
+     .form = ActivationForm::s8,
+     .groups = s8_group_groups,
+     .instruction = "vpdpbusd",
+     .nominal_ops_per_clock = kDotRate,
+     .supports = why_not_staged,
+     .scratch_bytes = s8_group_gemm_scratch,
+     .run = s8_group_gemm},
+    {.staged = StagedType::s8_group,
+     .op = Op::gemv,
+     .isa = "vnni",
+     .tile = {.m = 1, .n = kRows, .k = 32},
+     .order = {.rows = kRows},
+     .form = ActivationForm::s8,
+     .groups = s8_group_groups,
+     .instruction = "vpdpbusd",
+     .nominal_ops_per_clock = kDotRate,
+     .max_tokens = kGemvTokens,
+     .supports = why_not_staged,
+     .scratch_bytes = s8_group_gemv_scratch,
+     .run = s8_group_gemv},
+};
+
+constexpr Quantizer quantizers[] = {
+    {ActivationForm::bf16_as_f32, quantize_bf16},
+    {ActivationForm::s8, quantize_s8},
+};
+
+}  // namespace
+
+void vnni_attend_todo(const AttendArgs&) {}
+constinit const IsaTable k_vnni_table = {
+    .name = "vnni", .unavailable = unavailable, .kernels = kernels, .quantizers = quantizers, .attend = vnni_attend_todo};
+
+}  // namespace octalane

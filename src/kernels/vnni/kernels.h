@@ -14,8 +14,6 @@ inline constexpr int kGemvTokens = 8;  ///< 8 each of fp32 and int32 accumulator
 
 /// Columns that a gemm decodes at once; every record is a whole fraction of them.
 inline constexpr int kS8PanelCols = 512;
-inline constexpr int64_t kChunkBytes = 512 << 10;
-inline constexpr int64_t kLeastChunkBlocks = 8;
 
 /// Chain per output as the scalar kernel states; integer parts exact.
 void s8_group_gemm(const MatmulArgs& args);

@@ -33,8 +33,9 @@ struct Chunk {
     const int64_t even = (tokens + all - 1) / all;
     Chunk c;
     c.tokens_per_block = even < Lane::kLeastTokens ? Lane::kLeastTokens : static_cast<int>(even);
-    int64_t most = kMostChunkBytes / stream.bytes(c.tokens_per_block, cols);
-    if (most > kMostChunkTokens / c.tokens_per_block) most = kMostChunkTokens / c.tokens_per_block;
+    const int64_t bytes = stream.bytes(c.tokens_per_block, cols);
+    int64_t most = kMostChunkTokens / c.tokens_per_block;
+    if (most * bytes > kMostChunkBytes) most = kMostChunkBytes / bytes;
     c.blocks = most < 1 ? 1 : most < all ? most : all;
     return c;
   }
@@ -184,7 +185,8 @@ class Gemm {
               .sums = scratch_.sums,
               .next = {},
               .next_bytes = 0};
-    for (int64_t record = 0; record < w.records; record += panel_records_) {
+    int64_t record = 0;
+    do {  // once without columns, for there are zeros to write
       const int64_t left = w.records - record;
       const int count = static_cast<int>(left < panel_records_ ? left : panel_records_);
       slab.cols = count * w.record.cols;
@@ -203,7 +205,8 @@ class Gemm {
         for (int i = 0; i < tiles; ++i) lane_.decode(w.at(tile + i, record), count, scratch_.panels[i]);
         multiply(tiles, slab);
       }
-    }
+      record += panel_records_;
+    } while (record < w.records);
   }
 
   OCTALANE_INLINE void multiply(int tiles, const Slab& slab) const {

@@ -6,11 +6,11 @@
 
 namespace octalane::vnni {
 
-inline constexpr int kRows = 16;       ///< weight rows of a tile: one vector of fp32, four columns of them in bytes
-inline constexpr int kGemmTiles = 2;   ///< tiles that share a broadcast activation
-inline constexpr int kS8Tokens = 6;    ///< 2 x 6 each of fp32 and int32 accumulators, 8 registers for the rest
+inline constexpr int kRows = 16;          ///< weight rows of a tile: one vector of fp32, four columns of them in bytes
+inline constexpr int kGemmTiles = 2;      ///< tiles that share a broadcast activation
+inline constexpr int kS8Tokens = 6;       ///< 2 x 6 each of fp32 and int32 accumulators, 8 registers for the rest
 inline constexpr int kLeastS8Tokens = 4;  ///< fewer would leave vpdpbusd waiting for its sums
-inline constexpr int kGemvTokens = 8;  ///< 8 each of fp32 and int32 accumulators, weights and masks in the rest
+inline constexpr int kGemvTokens = 8;     ///< 8 each of fp32 and int32 accumulators, weights and masks in the rest
 
 /// Columns that a gemm decodes at once; every record is a whole fraction of them.
 inline constexpr int kS8PanelCols = 512;

@@ -60,16 +60,17 @@ void quantize_bf16(const QuantizeArgs& args) {
 }
 
 void quantize_s8(const QuantizeArgs& args) {
-  const int scale_group = args.groups.scale_group, sum_group = args.groups.sum_group;
+  const int64_t scales = args.groups.scales(args.stride), sums = args.groups.sums(args.stride);
   for (int64_t r = args.row_begin; r < args.row_end; ++r) {
-    const float* x = args.x.row(r);
     int8_t* codes = args.codes + r * args.stride;
-    float* scales = args.scales + r * (args.stride / scale_group);
-    int32_t* sums = args.sums + r * (args.stride / sum_group);
-    for (int64_t c = 0; c < args.stride; c += scale_group) {
-      scales[c / scale_group] = quantize_group(x, c, c + scale_group, args.x.cols, codes);
+    for (int64_t g = 0; g < scales; ++g) {
+      const int64_t begin = g * args.groups.scale_group, next = begin + args.groups.scale_group;
+      const int64_t end = next < args.stride ? next : args.stride;
+      args.scales[r * scales + g] = quantize_group(args.x.row(r), begin, end, args.x.cols, codes);
     }
-    for (int64_t c = 0; c < args.stride; c += sum_group) sums[c / sum_group] = sum_codes(codes + c, sum_group);
+    for (int64_t g = 0; g < sums; ++g) {
+      args.sums[r * sums + g] = sum_codes(codes + g * args.groups.sum_group, args.groups.sum_group);
+    }
   }
 }
 

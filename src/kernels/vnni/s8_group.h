@@ -72,8 +72,8 @@ OCTALANE_INLINE void add_quads(const Source (&sources)[Tiles], int block, const 
   });
 }
 
-/// Dots of one weight group that lies in quads [Begin, Begin + Count) of each of `blocks` blocks. `x` points to the seeds
-/// and is advanced past the codes.
+/// Dots of one weight group that lies in quads [Begin, Begin + Count) of each of `blocks` blocks. `x` points to the
+/// seeds and is advanced past the codes.
 template <int Begin, int Count, int Tiles, int T, class Source>
 OCTALANE_INLINE void dot_group(const Source (&sources)[Tiles], int block, int blocks, const std::byte*& x,
                                __m512i (&dots)[Tiles][T]) {
@@ -96,9 +96,9 @@ OCTALANE_INLINE void for_each_dot(const Source (&sources)[Tiles], int group, con
   });
 }
 
-/// y += the product of T tokens with `cols` columns of Tiles tiles, which the sources serve: a decoded panel or a packed
-/// record. `x` is a token stream; returns its end. Each output is one chain in ascending K. Split: two weight groups to
-/// an activation group, else one.
+/// y += the product of T tokens with `cols` columns of Tiles tiles, which the sources serve: a decoded panel or a
+/// packed record. `x` is a token stream; returns its end. Each output is one chain in ascending K. Split: two weight
+/// groups to an activation group, else one.
 template <bool Split, int Tiles, int T, class Source>
 OCTALANE_INLINE const std::byte* add_product(const Source (&sources)[Tiles], int cols, const ScaleSpec& spec,
                                              const std::byte* x, __m512 (&y)[Tiles][T]) {

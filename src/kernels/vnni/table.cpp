@@ -48,8 +48,13 @@ constexpr Quantizer quantizers[] = {
 
 }  // namespace
 
-void vnni_attend_todo(const AttendArgs&) {}
-constinit const IsaTable k_vnni_table = {
-    .name = "vnni", .unavailable = unavailable, .kernels = kernels, .quantizers = quantizers, .attend = vnni_attend_todo};
+constinit const IsaTable k_vnni_table = {.name = "vnni",
+                                         .extends = "avx2",
+                                         .unavailable = unavailable,
+                                         .kernels = kernels,
+                                         .quantizers = quantizers,
+                                         .attend = nullptr,
+                                         .probes = {},
+                                         .read = nullptr};
 
 }  // namespace octalane

@@ -1,5 +1,5 @@
-// Packed bytes of one record -> code vectors and fp32 scales. See core/packed_view.h for the layout: the sixteen rows of
-// a tile times four columns are one vector.
+// Packed bytes of one record -> code vectors and fp32 scales. See core/packed_view.h for the layout: the sixteen rows
+// of a tile times four columns are one vector.
 #pragma once
 
 #include "core/packed_view.h"
@@ -47,8 +47,7 @@ OCTALANE_INLINE __m512 bf16_to_f32(const std::byte* from) {
 /// 2^(e - 127), e = 0 is the subnormal 2^-127 and 255 is NaN.
 OCTALANE_INLINE __m512 e8m0_to_f32(__m512i e) {
   const __m512i normal = _mm512_slli_epi32(e, 23);
-  const __m512i small =
-      _mm512_mask_mov_epi32(normal, _mm512_testn_epi32_mask(e, e), _mm512_set1_epi32(0x00400000));
+  const __m512i small = _mm512_mask_mov_epi32(normal, _mm512_testn_epi32_mask(e, e), _mm512_set1_epi32(0x00400000));
   const __mmask16 nan = _mm512_cmpeq_epi32_mask(e, _mm512_set1_epi32(255));
   return _mm512_castsi512_ps(_mm512_mask_mov_epi32(small, nan, _mm512_set1_epi32(0x7FC00000)));
 }

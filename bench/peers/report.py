@@ -73,9 +73,9 @@ def tops(cell):
 
 
 def share(cell):
-    if cell.get("of_peak") is None:
+    if "peak" not in cell:
         return None
-    return tuple(cell["of_peak"] * speed / cell["tops"] for speed in tops(cell))
+    return tuple(cell["peak"]["share"][key] for key in ("min", "median", "max"))
 
 
 def summary(receipt):

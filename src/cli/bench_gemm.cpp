@@ -6,6 +6,7 @@
 
 #include "cli/command.h"
 #include "cli/machine.h"
+#include "cli/peaks.h"
 #include "cli/random_blocks.h"
 #include "cli/sampling.h"
 #include "cli/table.h"
@@ -44,6 +45,8 @@ struct Arm {
   size_t next_copy = 0;
   ProductErrors errors;
   Samples samples;
+  Plan plan;
+  std::vector<double> loaded_tops;  ///< of the kernel's instruction, one sample for each repeat; empty when unknown
 };
 
 Expected<Context> lane_context(const Options& options, const std::string& lane) {
@@ -110,9 +113,18 @@ Status measure(const SamplingOptions& sampling, const Matrix& x, std::vector<Arm
   std::vector<Timed> timed;
   for (Arm& arm : arms) {
     if (const Status done = check(arm, x); !done) return done;
+    Expected<Plan> plan = arm.bound->copies.front().plan(arm.context, x.rows);
+    if (!plan) return fail_with(plan);
+    arm.plan = std::move(*plan);
     timed.push_back({[&arm, &x] { return multiply(arm, x); }});
   }
-  Expected<std::vector<Samples>> samples = take_samples(sampling, timed);
+  const auto sample_peaks = [&arms] {
+    for (Arm& arm : arms) {
+      const std::optional<double> tops = sample_loaded_tops(arm.plan.choice, arm.context.threads());
+      if (tops) arm.loaded_tops.push_back(*tops);
+    }
+  };
+  Expected<std::vector<Samples>> samples = take_samples(sampling, timed, sample_peaks);
   if (!samples) return fail_with(samples);
   for (size_t i = 0; i < arms.size(); ++i) arms[i].samples = std::move((*samples)[i]);
   return {};
@@ -124,13 +136,28 @@ Json refusals_json(const std::vector<Refusal>& refused) {
   return list;
 }
 
-Expected<Json> arm_json(const Options& options, const Arm& arm) {
+/// of_peak: within each repeat, the share of what the kernel's instruction reached right after.
+void add_peak(Json& cell, const Arm& arm) {
+  cell["of_peak"] = nullptr;
+  if (arm.loaded_tops.empty()) return;
+  const double tera_ops = cell["tops"].get<double>() * median(arm.samples.seconds);
+  std::vector<double> shares;
+  for (size_t i = 0; i < arm.loaded_tops.size(); ++i) {
+    shares.push_back(tera_ops / arm.samples.seconds[i] / arm.loaded_tops[i]);
+  }
+  cell["of_peak"] = median(shares);
+  cell["peak"] = {{"instruction", arm.plan.choice.kernel->instruction},
+                  {"isa", arm.plan.choice.isa->name},
+                  {"loaded_tops", spread_json(arm.loaded_tops)},
+                  {"samples_tops", arm.loaded_tops},
+                  {"share", spread_json(shares)}};
+}
+
+Json arm_json(const Options& options, const Arm& arm, ReadRates& reading) {
   const Linear& linear = arm.bound->copies.front();
   const auto copies = static_cast<int64_t>(arm.bound->copies.size());
   const auto tokens = static_cast<double>(arm.y.rows), rows = static_cast<double>(options.rows);
   const auto cols = static_cast<double>(options.cols);
-  const Expected<Plan> plan = linear.plan(arm.context, arm.y.rows);
-  if (!plan) return fail_with(plan);
   const auto& [kernel, use] = *arm.context.uses().begin();
   Json cell = {{"kernel", kernel},
                {"staged", name(use.staged)},
@@ -144,15 +171,19 @@ Expected<Json> arm_json(const Options& options, const Arm& arm) {
                {"threads", arm.context.threads()}};
   add_samples(cell, arm.samples, 2 * tokens * rows * cols);
   const double bytes = static_cast<double>(linear.bytes()) + 4 * tokens * (rows + cols);
-  cell["of_peak"] = nullptr;
-  cell["gbps"] = 1e-9 * bytes / median(arm.samples.seconds);
+  add_peak(cell, arm);
+  const double gbps = 1e-9 * bytes / median(arm.samples.seconds);
+  const std::optional<double> read_gbps = reading.gbps(copies * linear.bytes());
+  cell["gbps"] = gbps;
+  cell["read_gbps"] = read_gbps ? Json(*read_gbps) : Json();
+  cell["of_read_rate"] = read_gbps ? Json(gbps / *read_gbps) : Json();
   cell["kernel_error"] = arm.errors.kernel;
   cell["total_error"] = arm.errors.total;
   cell["packed_bytes"] = linear.bytes();
   cell["copies"] = copies;
   cell["rotated_bytes"] = copies * linear.bytes();
-  cell["reason"] = plan->reason;
-  cell["refused"] = refusals_json(plan->refused);
+  cell["reason"] = arm.plan.reason;
+  cell["refused"] = refusals_json(arm.plan.refused);
   return cell;
 }
 
@@ -168,7 +199,8 @@ Json pair_json(const Arm& a, const Arm& b) {
 }
 
 /// All cells of one format.
-Status bench_format(const Options& options, const Format& format, int threads, Json& cells, Json& pairs) {
+Status bench_format(const Options& options, const Format& format, int threads, ReadRates& reading, Json& cells,
+                    Json& pairs) {
   const auto wait = [&]() -> Status { return options.sampling.turns ? wait_for_turn() : Status(); };
   if (const Status turn = wait(); !turn) return turn;
   const std::vector<std::byte> weights = random_weights(options, format, threads);
@@ -187,14 +219,12 @@ Status bench_format(const Options& options, const Format& format, int threads, J
       Expected<Context> context = lane_context(options, bound.lane);
       if (!context) return fail_with(context);
       Matrix y{std::vector<float>(static_cast<size_t>(tokens * options.rows)), tokens, options.rows};
-      arms.push_back({&bound, std::move(*context), std::move(y), 0, {}, {}});
+      arms.push_back({&bound, std::move(*context), std::move(y), 0, {}, {}, {}, {}});
     }
     if (const Status turn = wait(); !turn) return turn;
     if (const Status done = measure(options.sampling, x, arms); !done) return done;
     for (const Arm& arm : arms) {
-      Expected<Json> cell = arm_json(options, arm);
-      if (!cell) return fail_with(cell);
-      cells.push_back(std::move(*cell));
+      cells.push_back(arm_json(options, arm, reading));
     }
     if (arms.size() == 2) pairs.push_back(pair_json(arms[0], arms[1]));
   }
@@ -209,18 +239,23 @@ void print_people(const Json& cells, const Json& pairs) {
                {"min", Table::Align::right},
                {"max", Table::Align::right},
                {"TOP/s", Table::Align::right},
+               {"of peak", Table::Align::right},
                {"GB/s", Table::Align::right},
+               {"of reading", Table::Align::right},
                {"kernel error", Table::Align::right},
                {"total error", Table::Align::right}});
   for (const Json& cell : cells) {
     const auto number = [](const Json& value, const char* form) {
       return fmt::format(fmt::runtime(form), value.get<double>());
     };
+    const auto percent = [](const Json& share) {
+      return share.is_null() ? "" : fmt::format("{:.1f} %", 100 * share.get<double>());
+    };
     table.add({cell["format"].get<std::string>(), fmt::format("{}", cell["tokens"].get<int64_t>()),
                cell["kernel"].get<std::string>(), number(cell["ms"]["median"], "{:.3f}"),
                number(cell["ms"]["min"], "{:.3f}"), number(cell["ms"]["max"], "{:.3f}"), number(cell["tops"], "{:.4f}"),
-               number(cell["gbps"], "{:.2f}"), number(cell["kernel_error"], "{:.1e}"),
-               number(cell["total_error"], "{:.1e}")});
+               percent(cell["of_peak"]), number(cell["gbps"], "{:.2f}"), percent(cell["of_read_rate"]),
+               number(cell["kernel_error"], "{:.1e}"), number(cell["total_error"], "{:.1e}")});
   }
   fmt::print("{}", table.text());
   for (const Json& pair : pairs) {
@@ -245,11 +280,12 @@ Expected<int> bench_gemm(const Options& options) {
     }
   }
   Json cells = Json::array(), pairs = Json::array();
+  ReadRates reading(*context);
   const InterruptScope scope;
   Progress progress;
   for (const std::string& format : options.formats) {
     progress.show(fmt::format("{}: {} x {}", format, options.rows, options.cols));
-    const Status done = bench_format(options, *find_format(format), context->threads(), cells, pairs);
+    const Status done = bench_format(options, *find_format(format), context->threads(), reading, cells, pairs);
     if (!done) return fail_with(done);
   }
   progress.clear();
@@ -262,6 +298,7 @@ Expected<int> bench_gemm(const Options& options) {
                 {"timed", "activation quantizing and product"},
                 {"cache", options.sampling.cold ? "cold: copies of the weights in rotation" : "warm"},
                 {"sampling", sampling_json(options.sampling)},
+                {"memory_gbps", reading.json()},
                 {"cells", std::move(cells)},
                 {"pairs", std::move(pairs)}});
   } else {

@@ -6,6 +6,7 @@
 
 #include "cli/command.h"
 #include "cli/machine.h"
+#include "cli/peaks.h"
 #include "cli/table.h"
 #include "cli/terminal.h"
 #include "core/parallel.h"
@@ -96,14 +97,6 @@ Json ratios_json(const std::vector<InstructionRate>& rates) {
   return ratios;
 }
 
-Json memory_json(const std::vector<MemoryRate>& rates) {
-  Json all = Json::array();
-  for (const MemoryRate& rate : rates) {
-    all.push_back({{"bytes_per_thread", rate.bytes}, {"threads", rate.threads}, {"gbps", spread_json(rate.gbps)}});
-  }
-  return all;
-}
-
 std::string tops_text(const Json& tops) { return tops.is_null() ? "" : fmt::format("{:.3f}", tops.get<double>()); }
 
 std::string bytes_text(int64_t bytes) {
@@ -188,10 +181,13 @@ Expected<int> probe(const Options& options) {
   if (interrupted()) return kInterruptedExit;
   Json instructions = Json::array();
   for (const InstructionRate& rate : rates) instructions.push_back(rate_json(rate));
-  const Json document{{"command", command_line()},         {"machine", machine_json(*context)},
-                      {"repeats", options.repeats},        {"sample_ms", options.sample_ms},
-                      {"rates", std::move(instructions)},  {"ratios", ratios_json(rates)},
-                      {"memory_gbps", memory_json(memory)}};
+  const Json document{{"command", command_line()},
+                      {"machine", machine_json(*context)},
+                      {"repeats", options.repeats},
+                      {"sample_ms", options.sample_ms},
+                      {"rates", std::move(instructions)},
+                      {"ratios", ratios_json(rates)},
+                      {"memory_gbps", ReadRates::memory_json(memory)}};
   if (options.common.json) {
     print_json(document);
   } else {

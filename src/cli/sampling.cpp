@@ -48,7 +48,8 @@ Status take_one(const SamplingOptions& options, const Timed& arm, Samples& sampl
 
 }  // namespace
 
-Expected<std::vector<Samples>> take_samples(const SamplingOptions& options, const std::vector<Timed>& arms) {
+Expected<std::vector<Samples>> take_samples(const SamplingOptions& options, const std::vector<Timed>& arms,
+                                            const std::function<void()>& after_round) {
   std::vector<Samples> all(arms.size());
   for (size_t i = 0; i < arms.size(); ++i) {
     if (const Status done = warm_up(arms[i], all[i]); !done) return fail_with(done);
@@ -61,6 +62,7 @@ Expected<std::vector<Samples>> take_samples(const SamplingOptions& options, cons
       if (const Status done = take_one(options, arms[i], all[i]); !done) return fail_with(done);
       if (interrupted()) return fail("interrupted");
     }
+    if (after_round) after_round();
   }
   return all;
 }

@@ -29,8 +29,10 @@ struct Samples {
 };
 
 /// Warms every arm up for a tenth of a second, then times them in alternation: A B A B ... Of warm arms each sample
-/// begins with an untimed call, which brings back what the other arms have put out of the caches.
-Expected<std::vector<Samples>> take_samples(const SamplingOptions& options, const std::vector<Timed>& arms);
+/// begins with an untimed call, which brings back what the other arms have put out of the caches. `after_round` is
+/// called after each round, to sample something else beside the arms.
+Expected<std::vector<Samples>> take_samples(const SamplingOptions& options, const std::vector<Timed>& arms,
+                                            const std::function<void()>& after_round = {});
 
 /// Adds to a cell what its samples say: ms, tops, samples_ms, calls_per_sample, warm_up_calls. `ops` is 2 M N K.
 void add_samples(Json& cell, const Samples& samples, double ops);

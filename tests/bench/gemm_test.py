@@ -107,12 +107,11 @@ class Reports(unittest.TestCase):
         self.assertEqual(found["octalane bf16 no_store", "octalane bf16"], {"min": 1, "median": 2, "max": 4})
         self.assertEqual(len(found), 5)
 
-    def test_the_share_of_a_peak_has_its_own_chart(self):
-        cell = {"label": "a", "rows": 10, "cols": 10, "tokens": 1, "tops": 1e-3, "of_peak": 0.5,
-                "ms": {"min": 1e-4, "median": 2e-4, "max": 4e-4}}
-        for found, wanted in zip(report.share(cell), (0.25, 0.5, 1.0), strict=True):
-            self.assertAlmostEqual(found, wanted)
-        self.assertIsNone(report.share({**cell, "of_peak": None}))
+    def test_only_arms_with_a_peak_have_a_line_in_the_chart_of_shares(self):
+        share = {"min": 0.25, "median": 0.5, "max": 0.75}
+        case = {"format": "q4_0", "tokens": 8, "cells": [{"label": "a", "peak": {"share": share}}, {"label": "b"}]}
+        (series,) = report.panels([case], report.share)["q4_0"]
+        self.assertEqual((series.name, series.points), ("a", {8: (0.25, 0.5, 0.75)}))
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ enum class Ablation : uint8_t {
   none,
   no_decode,  ///< weights stay packed: gemm multiplies its first panel again and again, gemv the bytes it reads
   no_activation_load,  ///< one value stands for all activations
-  no_drain,            ///< integer sums are never scaled; lanes that accumulate in fp32 have no drain to leave out
+  no_drain,            ///< sums stay as they are: never scaled, and matrix tiles not converted to rows of outputs
   no_store,            ///< outputs are not written
 };
 
@@ -35,5 +35,8 @@ constexpr const char* name(Ablation ablation) {
 }
 
 OCTALANE_INLINE constexpr bool leaves_out(Ablation stage) { return kAblation == stage; }
+
+/// Whether a gemm decodes a panel: each one or, when decoding is left out, the first of its call.
+OCTALANE_INLINE constexpr bool decodes_panel(bool first) { return first || !leaves_out(Ablation::no_decode); }
 
 }  // namespace octalane

@@ -40,6 +40,7 @@ struct Prefetch {
 template <class Lane, bool Slab, int Halves>
 struct Step {
   OCTALANE_INLINE static void tokens(const std::byte* x) {
+    if (leaves_out(Ablation::no_activation_load)) return;
     Slab ? load_stream<4>(x) : load<4>(x);
     if constexpr (Halves == 2) Slab ? load_stream<5>(x + kStepTile) : load<5>(x + kStepTile);
   }
@@ -215,7 +216,9 @@ OCTALANE_INLINE void for_each_panel(const MatmulArgs& args, const Panels& cut, s
     const int64_t end = tile + 2 * cut.pairs < args.tile_end ? tile + 2 * cut.pairs : args.tile_end;
     for (int64_t step0 = 0; step0 < cut.steps; step0 += cut.depth) {
       const int64_t depth = cut.steps - step0 < cut.depth ? cut.steps - step0 : cut.depth;
-      decode_panel(panel, cut, tile, end, step0, depth, decode);
+      const bool first = tile == args.tile_begin && step0 == 0;
+      if (decodes_panel(first)) decode_panel(panel, cut, tile, end, step0, depth, decode);
+      if (first && leaves_out(Ablation::no_activation_load)) load<4>(panel), load<5>(panel);
       runner.panel(tile, end, step0, depth);
     }
   }

@@ -16,6 +16,7 @@ struct Drain {
   bool first = false;  ///< y starts at 0
 
   OCTALANE_INLINE void tile(int q) const {
+    if (leaves_out(Ablation::no_drain)) return;
     const std::byte* from = sums + q * kStepTile;
     float* to = y + q * kStepTile / 4;
     const float* scale = token_scale + (q >> 1) * 16;

@@ -47,7 +47,9 @@ class Drip {
     const __m512 value = _mm512_load_ps(staged_ + line_ * kRows);
     float* to = y_ + line_ * kRows;
     const bool last = ++line_ == lines_;
-    if (last && last_mask_ != 0xFFFF) {
+    if (leaves_out(Ablation::no_store)) {
+      keep(value);
+    } else if (last && last_mask_ != 0xFFFF) {
       _mm512_mask_storeu_ps(to, last_mask_, value);
     } else if (aligned_) {
       _mm512_stream_ps(to, value);
@@ -79,6 +81,7 @@ struct Finish {
   Convert convert;  ///< (accumulators of one token, token of the strip, half of the pair) -> outputs
 
   OCTALANE_INLINE void tile(int q) const {
+    if (leaves_out(Ablation::no_drain)) return;
     const std::byte* from = block + q * kStepTile;
     for (int r = 0; r < 16; ++r) {
       const int token = (q >> 1) * 16 + r;

@@ -3,6 +3,7 @@
 
 #include <immintrin.h>
 
+#include "core/ablation.h"
 #include "core/packed_view.h"
 #include "kernels/amx/kernels.h"
 
@@ -26,6 +27,9 @@ OCTALANE_INLINE void unroll(const Body& body) {
 }
 
 inline constexpr int kQuadBytes = kRows * 4;
+
+/// For ablation builds: a value that no stage takes.
+OCTALANE_INLINE void keep(__m512 value) { asm volatile("" ::"v"(value)); }
 
 OCTALANE_INLINE __m512i load_bytes(const void* from) { return _mm512_loadu_si512(from); }
 

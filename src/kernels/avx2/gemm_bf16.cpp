@@ -60,7 +60,8 @@ void bf16_gemm(const MatmulArgs& args) {
       const int64_t left = args.w.records - record;
       const int64_t count = left < records_per_panel ? left : records_per_panel;
       for (int64_t tile = args.tile_begin; tile < args.tile_end; ++tile) {
-        for (int64_t r = 0; r < count && decodes_panel(args, tile, record); ++r) {
+        const bool decodes = decodes_panel(tile == args.tile_begin && record == 0);
+        for (int64_t r = 0; r < count && decodes; ++r) {
           float* const to = panel + r * record_cols * kRows;
           decoder.record(args.w.at(tile, record + r), [to](int column, const Pair& weights) OCTALANE_INLINE_LAMBDA {
             _mm256_store_ps(to + column * kRows, weights.v[0]);

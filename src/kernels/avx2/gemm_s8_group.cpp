@@ -92,7 +92,8 @@ void s8_group_gemm(const MatmulArgs& args) {
       const int64_t left = args.w.records - record;
       const int count = left < records_per_panel ? static_cast<int>(left) : records_per_panel;
       for (int64_t tile = args.tile_begin; tile < args.tile_end; ++tile) {
-        for (int r = 0; r < count && decodes_panel(args, tile, record); ++r) {
+        const bool decodes = decodes_panel(tile == args.tile_begin && record == 0);
+        for (int r = 0; r < count && decodes; ++r) {
           decode_record(stager, args.w, args.w.at(tile, record + r), r * record_cols, panel);
         }
         multiply_panel(args, source, tile, record * record_cols, count * record_cols);

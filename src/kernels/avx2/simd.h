@@ -71,11 +71,6 @@ class TileRows {
   __m256i mask_[2];
 };
 
-/// Whether a gemm decodes the panel that begins at this record of this tile.
-OCTALANE_INLINE bool decodes_panel(const MatmulArgs& args, int64_t tile, int64_t record) {
-  return !leaves_out(Ablation::no_decode) || (tile == args.tile_begin && record == 0);
-}
-
 /// fp32 rounded to bfloat16 values, nearest-even, any value; a NaN stays a NaN.
 OCTALANE_INLINE __m256 round_to_bf16(__m256 value) {
   const __m256i bits = _mm256_castps_si256(value);

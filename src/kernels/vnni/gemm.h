@@ -76,6 +76,7 @@ struct Slab {
 
 /// Fetches a share of what is decoded next.
 OCTALANE_INLINE void prefetch_next(const Slab& slab, int64_t block) {
+  if (leaves_out(Ablation::no_decode)) return;
   const int64_t lines = (slab.next_bytes + 64 * slab.blocks - 1) / (64 * slab.blocks);
   for (int i = 0; i < kGemmTiles; ++i) {
     const std::byte* line = slab.next[i] + block * lines * 64;
@@ -202,7 +203,8 @@ class Gemm {
         const int64_t next_tile = !last_tiles ? tile + kGemmTiles : slab.last ? end : begin;
         const int64_t next_record = !last_tiles ? record : slab.last ? 0 : record + count;
         for (int i = 0; i < kGemmTiles; ++i) slab.next[i] = w.at(next_tile + i, next_record);
-        for (int i = 0; i < tiles; ++i) lane_.decode(w.at(tile + i, record), count, scratch_.panels[i]);
+        const bool decodes = decodes_panel(tile == args_.tile_begin && record == 0);
+        for (int i = 0; i < tiles && decodes; ++i) lane_.decode(w.at(tile + i, record), count, scratch_.panels[i]);
         multiply(tiles, slab);
       }
       record += panel_records_;

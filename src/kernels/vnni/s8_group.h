@@ -18,7 +18,7 @@ class CodeStager {
   template <int Quad>
   OCTALANE_INLINE __m512i quad(const std::byte* block) const {
     const __m512i codes = unpack_quad<Bits, Quad>(block);
-    if constexpr (Table) return _mm512_shuffle_epi8(table_, codes);
+    if constexpr (Table && !leaves_out(Ablation::no_decode)) return _mm512_shuffle_epi8(table_, codes);
     return codes;
   }
   OCTALANE_INLINE int fold() const { return fold_; }
@@ -46,7 +46,7 @@ OCTALANE_INLINE void with_stager(const PackedView& w, const Body& body) {
 template <int Tiles, int T>
 OCTALANE_INLINE void add_quad(const __m512i (&weights)[Tiles], const std::byte* x, __m512i (&dots)[Tiles][T]) {
   unroll<T>([&](auto m) OCTALANE_INLINE_LAMBDA {
-    const __m512i token = broadcast_i32(x + 4 * m.value);
+    const __m512i token = leaves_out(Ablation::no_activation_load) ? any_bytes() : broadcast_i32(x + 4 * m.value);
     unroll<Tiles>([&](auto i) OCTALANE_INLINE_LAMBDA {
       dots[i.value][m.value] = _mm512_dpbusd_epi32(dots[i.value][m.value], weights[i.value], token);
     });
@@ -55,6 +55,10 @@ OCTALANE_INLINE void add_quad(const __m512i (&weights)[Tiles], const std::byte* 
 
 /// t + the scales of a group times its sums and dots: fma(bias, R, t), then fma(scale, D, .).
 OCTALANE_INLINE __m512 drain(const GroupScales& scales, bool has_bias, const std::byte* sum, __m512i dot, __m512 t) {
+  if (leaves_out(Ablation::no_drain)) {
+    keep(dot);
+    return t;
+  }
   if (has_bias) t = _mm512_fmadd_ps(scales.bias, broadcast_f32(sum), t);
   return _mm512_fmadd_ps(scales.scale, _mm512_cvtepi32_ps(dot), t);
 }
@@ -122,7 +126,7 @@ OCTALANE_INLINE const std::byte* add_product(const Source (&sources)[Tiles], int
     for_each_dot<Tiles, T>(sources, group++, [&](const GroupScales& scales, int i, int m) OCTALANE_INLINE_LAMBDA {
       const __m512 before = Split ? terms[i][m] : _mm512_setzero_ps();
       const __m512 t = drain(scales, has_bias, sums + 4 * m, dots[i][m], before);
-      y[i][m] = _mm512_fmadd_ps(broadcast_f32(x + 4 * m), t, y[i][m]);
+      if (!leaves_out(Ablation::no_drain)) y[i][m] = _mm512_fmadd_ps(broadcast_f32(x + 4 * m), t, y[i][m]);
     });
     x += 4 * T;
   }

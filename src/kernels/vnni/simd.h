@@ -3,6 +3,7 @@
 
 #include <immintrin.h>
 
+#include "core/ablation.h"
 #include "core/inline.h"
 #include "core/matrix_view.h"
 #include "core/unroll.h"
@@ -14,6 +15,15 @@ namespace {
 OCTALANE_INLINE __m512i load_bytes(const void* from) { return _mm512_loadu_si512(from); }
 OCTALANE_INLINE __m256i load_half(const void* from) { return _mm256_loadu_si256(static_cast<const __m256i*>(from)); }
 OCTALANE_INLINE __m128i load_quarter(const void* from) { return _mm_loadu_si128(static_cast<const __m128i*>(from)); }
+
+/// For ablation builds: a value that no stage makes, and values that no stage takes.
+OCTALANE_INLINE __m512i any_bytes() {
+  __m512i value = _mm512_set1_epi8(1);
+  asm("" : "+v"(value));
+  return value;
+}
+OCTALANE_INLINE void keep(__m512 value) { asm volatile("" ::"v"(value)); }
+OCTALANE_INLINE void keep(__m512i value) { asm volatile("" ::"v"(value)); }
 
 /// The 32-bit value at `from` in every lane.
 OCTALANE_INLINE __m512i broadcast_i32(const void* from) {
@@ -38,7 +48,10 @@ class TileRows {
   OCTALANE_INLINE TileRows() : mask_(0) {}
   OCTALANE_INLINE TileRows(int64_t rows, int64_t tile) : mask_(first_lanes(rows - tile * kRows)) {}
   OCTALANE_INLINE __m512 load(const float* y) const { return _mm512_maskz_loadu_ps(mask_, y); }
-  OCTALANE_INLINE void store(float* y, __m512 value) const { _mm512_mask_storeu_ps(y, mask_, value); }
+  OCTALANE_INLINE void store(float* y, __m512 value) const {
+    if (leaves_out(Ablation::no_store)) return keep(value);
+    _mm512_mask_storeu_ps(y, mask_, value);
+  }
 
  private:
   __mmask16 mask_;

@@ -26,6 +26,10 @@ template <int Bits, int Quad>
 OCTALANE_INLINE __m512i unpack_quad(const std::byte* block) {
   constexpr CodePlanes planes = code_planes(Bits);
   constexpr int low = planes.width[0], high = planes.width[1];
+  if (leaves_out(Ablation::no_decode)) {
+    if constexpr (high != 0) keep(load_bytes(block + (low + Quad % high) * kQuadBytes));
+    return load_bytes(block + Quad % low * kQuadBytes);
+  }
   const __m512i codes = field<low, Quad / low, 0>(load_bytes(block + Quad % low * kQuadBytes));
   if constexpr (high == 0) {
     return codes;

@@ -52,7 +52,9 @@ struct Arm {
 Expected<Context> lane_context(const Options& options, const std::string& lane) {
   CommonOptions common = options.common;
   common.lane = lane;
-  return make_context(common);
+  std::vector<const Format*> formats;
+  for (const std::string& format : options.formats) formats.push_back(find_format(format));
+  return make_context(common, formats);
 }
 
 Expected<Bound> bind(const Options& options, const Format& format, const std::string& lane,
@@ -328,6 +330,7 @@ Command bench_gemm_command(CLI::App& bench) {
   flags.toggle("--take-turns", options->sampling.turns,
                "Before each step write `ready` on stderr and wait for a line on standard input");
   flags.common(options->common);
+  flags.rates(options->common);
   options->common.wrong_results = true;
   return {flags.app(), [options] { return bench_gemm(*options); }};
 }

@@ -154,6 +154,7 @@ Command bench_model_command(CLI::App& bench) {
   flags.seed(options->seed, "Seed of the tokens");
   flags.choice("-o,--output", options->form, {"md", "csv", "json"}, "How to print");
   flags.common(options->common);
+  flags.rates(options->common);
   return {flags.app(), [options] { return bench_model(*options); }};
 }
 

@@ -6,19 +6,47 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "cli/tensor_plan.h"
 #include "core/staged_type.h"
 #include "files/ggml_types.h"
 #include "files/quote.h"
 
 namespace octalane::cli {
 
-Expected<Context> make_context(const CommonOptions& options) {
+namespace {
+
+ContextOptions context_options(const CommonOptions& options) {
   ContextOptions wanted;
   wanted.threads = options.threads;
   wanted.isa = options.isa;
   wanted.lane = staged_type_from_name(options.lane);
   wanted.wrong_results = options.wrong_results;
+  return wanted;
+}
+
+}  // namespace
+
+Expected<Context> make_context(const CommonOptions& options) { return Context::create(context_options(options)); }
+
+Expected<Context> make_context(const CommonOptions& options, const std::vector<const Format*>& formats,
+                               Unmeasured unmeasured) {
+  Expected<Context> context = make_context(options);
+  if (!context) return context;
+  Expected<std::shared_ptr<const Rates>> rates = find_rates(options, context->plan_inputs().isas, formats, unmeasured);
+  if (!rates) return fail_with(rates);
+  ContextOptions wanted = context_options(options);
+  wanted.rates = std::move(*rates);
   return Context::create(wanted);
+}
+
+std::vector<const Format*> matrix_formats(const GgufFile& file) {
+  std::vector<const Format*> formats;
+  for (const GgufTensor& tensor : file.tensors()) {
+    const Format* format = find_ggml_format(tensor.ggml_type);
+    if (format == nullptr || !is_matrix(tensor)) continue;
+    if (std::ranges::find(formats, format) == formats.end()) formats.push_back(format);
+  }
+  return formats;
 }
 
 void print_json(const Json& document) {

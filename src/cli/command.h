@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cli/flags.h"
+#include "cli/rates.h"
 #include "core/status.h"
 #include "files/gguf.h"
 #include "formats/format.h"
@@ -39,6 +40,11 @@ Command bench_model_command(CLI::App& bench);
 
 /// The machine that the flags ask for. An instruction set that this machine lacks is an error.
 Expected<Context> make_context(const CommonOptions& options);
+/// The same with plans from the rates that --rates names, measured as far as these formats need them.
+Expected<Context> make_context(const CommonOptions& options, const std::vector<const Format*>& formats,
+                               Unmeasured unmeasured = Unmeasured::measure);
+/// The formats of a file's matrices, each once.
+std::vector<const Format*> matrix_formats(const GgufFile& file);
 
 /// The one document of --json. Bytes that are no UTF-8 become U+FFFD; NaN and infinities become null.
 void print_json(const Json& document);

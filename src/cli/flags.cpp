@@ -162,4 +162,13 @@ void Flags::common(CommonOptions& options) {
   toggle("--json", options.json, "One JSON document on stdout, nothing else");
 }
 
+void Flags::rates(CommonOptions& options) {
+  app_->add_option(
+          "--rates", options.rates,
+          "What plans are made from: auto (this machine's rates, measured once), nominal (the kernel table's), or "
+          "a file of rates")
+      ->envname("OCTALANE_RATES")
+      ->capture_default_str();
+}
+
 }  // namespace octalane::cli

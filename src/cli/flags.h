@@ -18,6 +18,7 @@ struct CommonOptions {
   std::string device = "cpu";
   std::string isa;
   std::string lane = "auto";
+  std::string rates = "auto";
   bool json = false;
   bool wrong_results = false;  ///< no flag: bench gemm alone accepts the kernels of an ablation build
 };
@@ -56,6 +57,8 @@ class Flags {
               std::string& other_value, const std::string& other_help);
   /// --threads, --device, --isa, --lane, --json.
   void common(CommonOptions& options);
+  /// --rates, of commands that plan products; OCTALANE_RATES in the environment is its default.
+  void rates(CommonOptions& options);
 
  private:
   CLI::App* app_;

@@ -14,7 +14,7 @@
 namespace octalane::cli {
 
 Expected<LoadedModel> load_model(const CommonOptions& options, const GgufFile& file) {
-  Expected<Context> context = make_context(options);
+  Expected<Context> context = make_context(options, matrix_formats(file));
   if (!context) return fail_with(context);
   Progress progress;
   progress.show(fmt::format("loading {}", file.path()));

@@ -150,7 +150,7 @@ void print_people(const Json& view) {
 Expected<int> inspect(const Options& options) {
   const Expected<GgufFile> file = GgufFile::open(options.model);
   if (!file) return fail_with(file);
-  const Expected<Context> context = make_context(options.common);
+  const Expected<Context> context = make_context(options.common, matrix_formats(*file), Unmeasured::leave);
   if (!context) return fail_with(context);
   const Json view = document(*context, *file);
   if (options.common.json) {
@@ -168,6 +168,7 @@ Command inspect_command(CLI::App& parent) {
   auto options = std::make_shared<Options>();
   flags.text("MODEL", options->model, "A GGUF file", Need::required);
   flags.common(options->common);
+  flags.rates(options->common);
   return {flags.app(), [options] { return inspect(*options); }};
 }
 

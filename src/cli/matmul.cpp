@@ -25,13 +25,18 @@ struct Outcome {
   int64_t rows_checked = 0;
 };
 
-Expected<Linear> bind_tensor(Context& context, const GgufFile& file, const std::string& wanted) {
+struct Source {
+  const GgufTensor* tensor;
+  const Format* format;
+};
+
+Expected<Source> find_source(const GgufFile& file, const std::string& wanted) {
   const GgufTensor* tensor = file.find_tensor(wanted);
   if (tensor == nullptr)
     return fail("{}: tensor {}: not among the {} tensors", file.path(), quote(wanted), file.tensors().size());
   const Expected<const Format*> format = tensor_format(file, *tensor);
   if (!format) return fail_with(format);
-  return Linear::bind(context, std::string(tensor->name), **format, tensor->data, tensor->rows(), tensor->cols());
+  return Source{tensor, *format};
 }
 
 Expected<Outcome> multiply(Context& context, const Linear& linear, const Matrix& x, Matrix& y) {
@@ -72,10 +77,17 @@ Expected<int> matmul(const Options& options) {
   const Expected<GgufFile> file = GgufFile::open(options.file);
   if (!file) return fail_with(file);
   CommonOptions common = options.common;
-  if (options.reference) common.lane = "auto";  // no lane is used, so none can be refused
-  Expected<Context> context = make_context(common);
+  if (options.reference) {  // no lane is used, so none can be refused, and no kernel needs choosing
+    common.lane = "auto";
+    common.rates = "nominal";
+  }
+  const Expected<Source> source = find_source(*file, options.tensor);
+  if (!source) return fail_with(source);
+  Expected<Context> context = make_context(common, {source->format});
   if (!context) return fail_with(context);
-  const Expected<Linear> linear = bind_tensor(*context, *file, options.tensor);
+  const auto& [tensor, format] = *source;
+  const Expected<Linear> linear =
+      Linear::bind(*context, std::string(tensor->name), *format, tensor->data, tensor->rows(), tensor->cols());
   if (!linear) return fail_with(linear);
   const Expected<Matrix> x = read_npy(options.x);
   if (!x) return fail_with(x);
@@ -121,6 +133,7 @@ Command matmul_command(CLI::App& parent) {
   flags.toggle("--reference", options->reference,
                "fp64 sums over the decoded weights, rounded to float32, instead of a kernel");
   flags.common(options->common);
+  flags.rates(options->common);
   return {flags.app(), [options] { return matmul(*options); }};
 }
 

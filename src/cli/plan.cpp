@@ -29,6 +29,7 @@ Json plan_json(const GgufTensor& tensor, int64_t tokens, const Plan& plan) {
           {"kernel", name(*plan.choice.kernel)},
           {"staged", name(plan.choice.kernel->staged)},
           {"reason", plan.reason},
+          {"estimated_seconds", plan.seconds ? Json(*plan.seconds) : Json()},
           {"refused", std::move(refused)}};
 }
 
@@ -65,7 +66,7 @@ void print_people(const Json& plans) {
 Expected<int> plan(const Options& options) {
   const Expected<GgufFile> file = GgufFile::open(options.model);
   if (!file) return fail_with(file);
-  const Expected<Context> context = make_context(options.common);
+  const Expected<Context> context = make_context(options.common, matrix_formats(*file));
   if (!context) return fail_with(context);
   Json plans = Json::array();
   for (const int64_t tokens : options.tokens) {
@@ -95,6 +96,7 @@ Command plan_command(CLI::App& parent) {
   flags.numbers("--tokens", options->tokens, "Tokens per product");
   flags.patterns("-t,--tensor", options->patterns, "Only tensors of this name");
   flags.common(options->common);
+  flags.rates(options->common);
   return {flags.app(), [options] { return plan(*options); }};
 }
 

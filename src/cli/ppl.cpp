@@ -290,6 +290,7 @@ Command ppl_command(CLI::App& parent) {
   flags.choice("--vs", options->against, lane_names(),
                "Another lane, paired with --lane for perplexity ratio, KL divergence and share of equal top tokens");
   flags.common(options->common);
+  flags.rates(options->common);
   return {flags.app(), [options] { return ppl(*options); }};
 }
 

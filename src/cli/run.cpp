@@ -218,6 +218,7 @@ Command run_command(CLI::App& parent) {
                "Positions of the KV cache (default: prompt and answer, at most what the model was trained for)");
   add_sampling_flags(flags, options->sampler);
   flags.common(options->common);
+  flags.rates(options->common);
   return {flags.app(), [options] { return run(*options); }};
 }
 

@@ -16,6 +16,8 @@ Expected<Context> Context::create(const ContextOptions& options) {
   if (options.threads < 0) return fail("threads: wanted at least 1, got {}", options.threads);
   context.threads_ = options.threads > 0 ? options.threads : usable_cores();
   context.lane_ = options.lane;
+  context.rates_ = options.rates;
+  context.kernel_ = options.kernel;
   if (options.isa.empty()) {
     for (const IsaTable* isa : isa_tables()) {
       if (isa->unavailable().empty()) context.isas_.push_back(isa);

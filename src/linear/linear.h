@@ -18,10 +18,12 @@
 namespace octalane {
 
 struct ContextOptions {
-  int threads = 0;                 ///< 0 = usable_cores()
-  std::string isa;                 ///< force an instruction set by name; empty = every one this machine has
-  std::optional<StagedType> lane;  ///< force a lane; empty = auto, the stock lane
-  bool wrong_results = false;      ///< accept kernels of an ablation build, to time them
+  int threads = 0;                       ///< 0 = usable_cores()
+  std::string isa;                       ///< force an instruction set by name; empty = every one this machine has
+  std::optional<StagedType> lane;        ///< force a lane; empty = auto, the stock lane
+  bool wrong_results = false;            ///< accept kernels of an ablation build, to time them
+  std::shared_ptr<const Rates> rates{};  ///< what plans are made from; null = the nominal rates
+  const Kernel* kernel = nullptr;        ///< force a kernel; null = the plan's
 };
 
 /// What a kernel did since the context was made.
@@ -42,7 +44,9 @@ class Context {
   int threads() const { return threads_; }
   /// attend() of the fastest instruction set allowed: it serves the model.
   void attend(const AttendArgs& args) const { attend_(args); }
-  PlanInputs plan_inputs() const { return {isas_, {}, lane_, {}}; }
+  PlanInputs plan_inputs() const {
+    return {.isas = isas_, .rates = rates_.get(), .lane = lane_, .order = {}, .restaged = {}, .kernel = kernel_};
+  }
   /// Kernels engaged so far, by name.
   const std::map<std::string, KernelUse>& uses() const { return uses_; }
 
@@ -55,6 +59,8 @@ class Context {
   std::vector<const IsaTable*> isas_;
   void (*attend_)(const AttendArgs&) = nullptr;
   std::optional<StagedType> lane_;
+  std::shared_ptr<const Rates> rates_;
+  const Kernel* kernel_ = nullptr;
   std::vector<AlignedBuffer<std::byte>> scratch_;  // one per thread
   std::map<std::string, KernelUse> uses_;
 };

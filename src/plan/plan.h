@@ -12,23 +12,52 @@
 
 namespace octalane {
 
-/// A kernel's measured speed, drain included, in operations per second.
-struct Rate {
-  std::string kernel;
-  double ops_per_second = 0;
+/// What a kernel costs for a number of tokens: seconds on one thread per weight (N x K), weights read from memory, the
+/// activations in its form already.
+struct RatePoint {
+  int64_t tokens = 0;
+  double seconds_per_weight = 0;
 };
+
+/// One kernel's measured costs with weights of one spec, tokens ascending from 1. A list that ends early says that the
+/// kernel costs in proportion to the tokens from there on.
+struct KernelRate {
+  const Kernel* kernel = nullptr;
+  WeightSpec weights;
+  std::vector<RatePoint> points;
+};
+
+/// Measured costs, at most one for each kernel and spec.
+class Rates {
+ public:
+  /// Replaces what there was. Precondition: points as KernelRate says, at least one.
+  void set(KernelRate rate);
+  /// Null when it was not measured.
+  const KernelRate* find(const Kernel& kernel, const WeightSpec& weights) const;
+  std::span<const KernelRate> all() const { return rates_; }
+
+ private:
+  std::vector<KernelRate> rates_;  // by address of the kernel
+};
+
+/// Seconds per weight for any number of tokens >= 1. Between measured points the cost is interpolated, after rounding
+/// the tokens up to the kernel's tile (it computes whole tiles), but not beyond the next point.
+double seconds_per_weight(const KernelRate& rate, int64_t tokens);
 
 struct PlanInputs {
   /// The instruction sets that may be used, slowest first.
   std::span<const IsaTable* const> isas;
-  /// Empty until the machine has been probed: the nominal rates of the kernel table decide then.
-  std::span<const Rate> rates;
+  /// Decide when every kernel that could serve a problem has been measured with its weights; else, and when null, the
+  /// nominal rates of the kernel table do.
+  const Rates* rates = nullptr;
   /// A lane forced by name. Without it only the stock lane is allowed: every other one is lossy.
   std::optional<StagedType> lane;
   /// The tile order that the weights already have; empty before they are packed.
   std::optional<TileOrder> order;
   /// Packed weights serve the lanes that re-encode (core/restage.h) only with the scales of that re-encoding.
   std::optional<StagedType> restaged;
+  /// A kernel forced; null = any.
+  const Kernel* kernel = nullptr;
 };
 
 /// A kernel and the instruction set it belongs to; kernel is null when nothing can serve the problem.
@@ -38,7 +67,7 @@ struct Choice {
 };
 
 /// The kernel with the least estimated time among those that can serve the problem. `problem.staged` is ignored: the
-/// lane is part of what is decided.
+/// lane is part of what is decided. Of equal estimates the last in table order wins.
 Choice choose_kernel(const Problem& problem, const PlanInputs& inputs);
 
 struct Refusal {
@@ -49,6 +78,7 @@ struct Refusal {
 struct Plan {
   Choice choice;
   std::string reason;
+  std::optional<double> seconds;  ///< estimated on one thread; none without measured rates
   std::vector<Refusal> refused;
 };
 

@@ -27,9 +27,9 @@ const std::vector<Room>& rooms() {
       {"kernels", {"core"}},
       {"plan", {"core", "kernels"}},
       {"linear", {"core", "formats", "weights", "plan", "kernels"}},
-      {"probe", {"core", "kernels"}},
+      {"probe", {"core", "files", "formats", "weights", "kernels", "plan", "linear"}},
       {"model", {"core", "files", "formats", "linear", "kernels"}},
-      {"api", {"core", "files", "formats", "linear", "kernels", "octalane"}},
+      {"api", {"core", "files", "formats", "linear", "probe", "kernels", "octalane"}},
       {"cli", {"core", "files", "formats", "weights", "kernels", "plan", "linear", "probe", "model", "octalane"}},
   };
   return all;

@@ -5,6 +5,7 @@
 set -euo pipefail
 [ $# -ge 1 ] || { echo "usage: ablation.sh OUT ARGUMENTS..." >&2; exit 2; }
 cd "$(dirname "$0")/.."
+export OCTALANE_RATES=nominal  # every build takes the same kernels
 lane=${LANE:-auto}
 arms=$lane
 

@@ -26,6 +26,9 @@ typedef struct octalane_options {
   int threads;      /* 0: every core that this process may use */
   const char* isa;  /* NULL: every instruction set of this machine; else one by name ("scalar", "avx2") */
   const char* lane; /* NULL or "auto": the stock lane; else a staged type by name ("bf16", "s8.group") */
+  /* What kernels are chosen by. NULL: the nominal rates of the kernel table; the library measures nothing by itself.
+   * Else the path of a file that `octalane probe -o` wrote. */
+  const char* rates;
 } octalane_options;
 
 /* "major.minor.patch" */

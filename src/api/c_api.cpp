@@ -7,6 +7,7 @@
 #include "kernels/registry.h"
 #include "linear/linear.h"
 #include "octalane/octalane.h"
+#include "probe/rates_file.h"
 
 struct octalane_context {
   octalane::Context context;
@@ -51,6 +52,11 @@ Expected<Context> create_context(const octalane_options& options) {
   if (options.lane != nullptr && std::string_view(options.lane) != "auto") {
     wanted.lane = staged_type_from_name(options.lane);
     if (!wanted.lane) return fail("lane {}: unknown", options.lane);
+  }
+  if (options.rates != nullptr) {
+    Expected<SavedRates> saved = read_rates(options.rates);
+    if (!saved) return fail_with(saved);
+    wanted.rates = std::make_shared<const Rates>(std::move(saved->rates));
   }
   return Context::create(wanted);
 }

@@ -12,6 +12,7 @@
 #include "core/parallel.h"
 #include "kernels/registry.h"
 #include "probe/instructions.h"
+#include "probe/kernel_rates.h"
 #include "probe/memory.h"
 
 namespace octalane::cli {
@@ -21,6 +22,8 @@ struct Options {
   CommonOptions common;
   int repeats = 7;
   int sample_ms = 10;
+  std::vector<std::string> formats = writable_formats();
+  std::string output;
 };
 
 std::string_view name(Lane lane) {
@@ -97,6 +100,49 @@ Json ratios_json(const std::vector<InstructionRate>& rates) {
   return ratios;
 }
 
+Json kernels_json(const Rates& rates) {
+  Json all = Json::array();
+  for (const Format* format : formats()) {
+    for (const KernelRate& rate : rates.all()) {
+      if (rate.weights != format->spec) continue;
+      Json points = Json::array();
+      for (const RatePoint& point : rate.points) {
+        points.push_back({{"tokens", point.tokens},
+                          {"seconds_per_weight", point.seconds_per_weight},
+                          {"tops", 2e-12 * static_cast<double>(point.tokens) / point.seconds_per_weight}});
+      }
+      all.push_back({{"kernel", octalane::name(*rate.kernel)},
+                     {"staged", octalane::name(rate.kernel->staged)},
+                     {"format", format->name},
+                     {"points", std::move(points)}});
+    }
+  }
+  return all;
+}
+
+/// Which kernel each lane takes from how many tokens on: [{format, lane, kernels: [{tokens, kernel}]}].
+Json crossovers_json(const Context& context, const Rates& rates) {
+  Json all = Json::array();
+  for (const Format* format : formats()) {
+    for (const StagedTypeInfo& lane : kStagedTypes) {
+      PlanInputs inputs = context.plan_inputs();
+      inputs.rates = &rates;
+      inputs.lane = lane.type;
+      Json kernels = Json::array();
+      const Kernel* last = nullptr;
+      for (int64_t tokens = 1; tokens <= kMostRateTokens; ++tokens) {
+        const Kernel* kernel = choose_kernel({tokens, kRateRows, kRateCols, format->spec, {}}, inputs).kernel;
+        if (kernel == last || kernel == nullptr || rates.find(*kernel, format->spec) == nullptr) continue;
+        kernels.push_back({{"tokens", tokens}, {"kernel", octalane::name(*kernel)}});
+        last = kernel;
+      }
+      if (last == nullptr) continue;
+      all.push_back({{"format", format->name}, {"lane", lane.name}, {"kernels", std::move(kernels)}});
+    }
+  }
+  return all;
+}
+
 std::string tops_text(const Json& tops) { return tops.is_null() ? "" : fmt::format("{:.3f}", tops.get<double>()); }
 
 std::string bytes_text(int64_t bytes) {
@@ -151,6 +197,26 @@ void print_people(const Json& document) {
   }
   fmt::print("\n");
   print_memory(document["memory_gbps"]);
+  fmt::print("\nkernels by tokens\n");
+  for (const Json& row : document["crossovers"]) {
+    fmt::print("{} {}:", row["format"].get<std::string>(), row["lane"].get<std::string>());
+    for (const Json& from : row["kernels"]) {
+      fmt::print(" {} {}", from["tokens"].get<int64_t>(), from["kernel"].get<std::string>());
+    }
+    fmt::print("\n");
+  }
+}
+
+/// Every lane, or the one asked for.
+Rates measure_kernels(const Options& options, const Context& context, const std::function<bool(int, int)>& progress) {
+  Rates rates;
+  std::vector<const Format*> wanted;
+  for (const std::string& format : options.formats) wanted.push_back(find_format(format));
+  for (const StagedTypeInfo& lane : kStagedTypes) {
+    if (options.common.lane != "auto" && options.common.lane != lane.name) continue;
+    measure_missing({context.plan_inputs().isas, lane.type, wanted}, rates, progress);
+  }
+  return rates;
 }
 
 Expected<int> probe(const Options& options) {
@@ -177,8 +243,10 @@ Expected<int> probe(const Options& options) {
                                                          .sample_seconds = seconds,
                                                          .last_level_cache_bytes = last_level_cache_bytes()},
                                                         shows("memory"));
+  const Rates kernels = measure_kernels(options, *context, shows("kernels"));
   progress.clear();
   if (interrupted()) return kInterruptedExit;
+  if (const Status saved = save_rates(kernels, options.output); !saved) return fail_with(saved);
   Json instructions = Json::array();
   for (const InstructionRate& rate : rates) instructions.push_back(rate_json(rate));
   const Json document{{"command", command_line()},
@@ -187,7 +255,9 @@ Expected<int> probe(const Options& options) {
                       {"sample_ms", options.sample_ms},
                       {"rates", std::move(instructions)},
                       {"ratios", ratios_json(rates)},
-                      {"memory_gbps", ReadRates::memory_json(memory)}};
+                      {"memory_gbps", ReadRates::memory_json(memory)},
+                      {"kernels", kernels_json(kernels)},
+                      {"crossovers", crossovers_json(*context, kernels)}};
   if (options.common.json) {
     print_json(document);
   } else {
@@ -204,6 +274,9 @@ Command probe_command(CLI::App& parent) {
   auto options = std::make_shared<Options>();
   flags.number("--repeats", options->repeats, 1, 1000, "Samples of each figure");
   flags.number("--sample-ms", options->sample_ms, 1, 10000, "Length of a sample in milliseconds");
+  flags.choices("--format", options->formats, writable_formats(),
+                "Weight formats to measure kernels with (default: all)", Need::optional);
+  flags.text("-o,--output", options->output, "Write the kernels' rates to this file too, for --rates FILE");
   flags.common(options->common);
   return {flags.app(), [options] { return probe(*options); }};
 }

@@ -20,4 +20,7 @@ enum class Unmeasured { measure, leave };
 Expected<std::shared_ptr<const Rates>> find_rates(const CommonOptions& options, std::span<const IsaTable* const> isas,
                                                   const std::vector<const Format*>& formats, Unmeasured unmeasured);
 
+/// Puts rates measured anew into the cache, and into a file unless `path` is empty.
+Status save_rates(const Rates& measured, const std::string& path);
+
 }  // namespace octalane::cli

@@ -30,7 +30,8 @@ std::vector<MissingRates> missing_rates(const Rates& rates, const RatesWanted& w
 /// Measures what is missing. Each kernel multiplies on one thread, so that a plan does not depend on the number of
 /// threads: random weights of kRateRows x kRateCols, evicted from every cache before each call as they would be in a
 /// model, by 1 to kMostRateTokens tokens in its form already. The least of several interleaved calls counts, for what
-/// disturbs only adds. A kernel far behind the fastest is not measured with more tokens.
+/// disturbs only adds. A kernel that is slow, or far behind the fastest, is not
+/// measured with more tokens.
 /// `progress(done, all)` is called between formats; when it returns false, the rest stays unmeasured.
 inline constexpr int64_t kRateRows = 512;
 inline constexpr int64_t kRateCols = 2048;

@@ -17,7 +17,7 @@ constexpr std::array<int64_t, 9> kTokens{1, 2, 4, 8, 16, 32, 64, 128, kMostRateT
 constexpr int kMostCalls = 7;  ///< per kernel and number of tokens
 constexpr int kLeastCalls = 3;
 constexpr double kEnoughSeconds = 0.01;    ///< fewer calls when they take longer than this together
-constexpr double kMostSeconds = 0.04;      ///< a call slower than this is the last of its kernel
+constexpr double kMostSeconds = 0.01;      ///< a call slower than this is the last of its kernel
 constexpr double kHopeless = 8;            ///< times as slow as the fastest ...
 constexpr double kHopelessSeconds = 2e-3;  ///< ... and this slow: not measured with more tokens
 

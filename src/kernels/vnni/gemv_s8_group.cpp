@@ -1,11 +1,9 @@
 // Few tokens: weights are decoded in registers, straight from the packed stream, and never stored.
+#include "kernels/vnni/prefetch.h"
 #include "kernels/vnni/s8_group.h"
 
 namespace octalane::vnni {
 namespace {
-
-/// Bytes ahead of use that weights are fetched: less than a page, more than a DRAM latency.
-constexpr int kAhead = 2560;
 
 /// Serves add_product from a packed record.
 template <class Stager>
@@ -21,8 +19,7 @@ struct RecordSource {
   }
   OCTALANE_INLINE GroupScales scales(int g) const { return group_scales(w, record, g); }
   OCTALANE_INLINE void prefetch(int block, int blocks) const {
-    const std::byte* line = record + block * lines_per_block * 64 + kAhead;
-    for (int i = 0; i < blocks * lines_per_block; ++i, line += 64) _mm_prefetch(line, _MM_HINT_T0);
+    prefetch_ahead(record + block * lines_per_block * 64, blocks * lines_per_block * 64);
   }
 };
 

@@ -10,10 +10,18 @@ inline constexpr int kRows = 16;          ///< weight rows of a tile: one vector
 inline constexpr int kGemmTiles = 2;      ///< tiles that share a broadcast activation
 inline constexpr int kS8Tokens = 6;       ///< 2 x 6 each of fp32 and int32 accumulators, 8 registers for the rest
 inline constexpr int kLeastS8Tokens = 4;  ///< fewer would leave vpdpbusd waiting for its sums
+inline constexpr int kBf16Tokens = 12;    ///< 2 x 12 accumulators, 2 weights, 1 broadcast
+inline constexpr int kLeastBf16Tokens = 4;
 inline constexpr int kGemvTokens = 8;     ///< 8 each of fp32 and int32 accumulators, weights and masks in the rest
 
 /// Columns that a gemm decodes at once; every record is a whole fraction of them.
-inline constexpr int kS8PanelCols = 512;
+inline constexpr int kS8PanelCols = 512;    ///< two tiles: 16 KiB and scales
+inline constexpr int kBf16PanelCols = 256;  ///< two tiles: 32 KiB
+
+/// Chain per output: y = fma(w, x, y), weights decoded and rounded to bfloat16 as the scalar kernel states.
+void bf16_gemm(const MatmulArgs& args);
+void bf16_gemv(const MatmulArgs& args);
+int64_t bf16_gemm_scratch(const Problem& problem);
 
 /// Chain per output as the scalar kernel states; integer parts exact.
 void s8_group_gemm(const MatmulArgs& args);

@@ -30,32 +30,27 @@ OCTALANE_INLINE int64_t padded_cols(const WeightSpec& spec, int64_t cols) {
   return (cols + record - 1) / record * record;
 }
 
-/// codes[quad][T][4] of T rows of `cols` codes.
+/// T rows of `bytes` bytes, a multiple of 16 -> [unit of 4 bytes][T].
 template <int T>
-OCTALANE_INLINE void interleave_codes(const int8_t* const (&rows)[T], int64_t column, int cols, std::byte* to) {
-  for (int c = 0; c < cols; c += 16) {
-    std::byte* const at = to + c * T;
-    __m128i row[T];
-    for (int m = 0; m < T; ++m) row[m] = load_quarter(rows[m] + column + c);
+OCTALANE_INLINE void interleave(const std::byte* const (&rows)[T], int64_t bytes, std::byte* to) {
+  for (int64_t c = 0; c < bytes; c += 16, to += 16 * T) {
     int m = 0;
     for (; m + 4 <= T; m += 4) {
-      const __m128i low01 = _mm_unpacklo_epi32(row[m], row[m + 1]), high01 = _mm_unpackhi_epi32(row[m], row[m + 1]);
-      const __m128i low23 = _mm_unpacklo_epi32(row[m + 2], row[m + 3]);
-      const __m128i high23 = _mm_unpackhi_epi32(row[m + 2], row[m + 3]);
-      const __m128i quads[4] = {_mm_unpacklo_epi64(low01, low23), _mm_unpackhi_epi64(low01, low23),
-                                _mm_unpacklo_epi64(high01, high23), _mm_unpackhi_epi64(high01, high23)};
-      for (int q = 0; q < 4; ++q) _mm_storeu_si128(reinterpret_cast<__m128i*>(at + (q * T + m) * 4), quads[q]);
+      const __m128i a = load_quarter(rows[m] + c), b = load_quarter(rows[m + 1] + c);
+      const __m128i d = load_quarter(rows[m + 2] + c), e = load_quarter(rows[m + 3] + c);
+      const __m128i low_ab = _mm_unpacklo_epi32(a, b), high_ab = _mm_unpackhi_epi32(a, b);
+      const __m128i low_de = _mm_unpacklo_epi32(d, e), high_de = _mm_unpackhi_epi32(d, e);
+      const __m128i units[4] = {_mm_unpacklo_epi64(low_ab, low_de), _mm_unpackhi_epi64(low_ab, low_de),
+                                _mm_unpacklo_epi64(high_ab, high_de), _mm_unpackhi_epi64(high_ab, high_de)};
+      for (int u = 0; u < 4; ++u) _mm_storeu_si128(reinterpret_cast<__m128i*>(to + (u * T + m) * 4), units[u]);
     }
     for (; m < T; ++m) {
-      for (int q = 0; q < 4; ++q) {
-        __builtin_memcpy(at + (q * T + m) * 4, rows[m] + column + c + 4 * q, 4);
-      }
+      for (int u = 0; u < 4; ++u) __builtin_memcpy(to + (u * T + m) * 4, rows[m] + c + 4 * u, 4);
     }
   }
 }
 
-/// Tokens [token, token + T) and columns [column, column + cols) of x. `zeros` is a row of at least column + cols zero
-/// codes that stands for tokens past the last.
+/// Tokens [token, token + T) and columns [column, column + cols) of x.
 template <int T>
 OCTALANE_INLINE void write_tokens(const ActivationsView& x, int64_t token, int64_t column, int64_t cols, int fold,
                                   std::byte* to) {
@@ -65,11 +60,11 @@ OCTALANE_INLINE void write_tokens(const ActivationsView& x, int64_t token, int64
     for (int64_t s = c; s < c + scale_group; s += sum_group) {
       int32_t seeds[T] = {};
       float sums[T] = {};
-      const int8_t* rows[T];
+      const std::byte* rows[T];
       for (int m = 0; m < T; ++m) {
         // A token past the last multiplies the codes of the last one; its seed, sum and scale are zeros.
         const int64_t row = token + (m < count ? m : count - 1);
-        rows[m] = x.codes + row * x.stride;
+        rows[m] = reinterpret_cast<const std::byte*>(x.codes + row * x.stride + s);
         if (m >= count) continue;
         const int32_t sum = x.sums[(row * x.stride + s) / sum_group];
         seeds[m] = -fold * sum;
@@ -78,7 +73,7 @@ OCTALANE_INLINE void write_tokens(const ActivationsView& x, int64_t token, int64
       __builtin_memcpy(to, seeds, sizeof seeds);
       __builtin_memcpy(to + sizeof seeds, sums, sizeof sums);
       to += sizeof seeds + sizeof sums;
-      interleave_codes<T>(rows, s, sum_group, to);
+      interleave<T>(rows, sum_group, to);
       to += T * sum_group;
     }
     float scales[T] = {};

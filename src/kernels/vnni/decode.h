@@ -1,0 +1,220 @@
+// Packed records -> bfloat16 weights at fp32 width, column by column. gemm stores them to a panel, gemv multiplies them
+// at once; both get the same bits.
+#pragma once
+
+#include "kernels/vnni/unpack.h"
+
+namespace octalane::vnni {
+namespace {
+
+/// bfloat16 of a value of zero or a magnitude of [2^-126, 2^111). v - 65536 v, rounded to 24 bits, is a whole number of
+/// bfloat16 steps of v off -65536 v; in a tie v is even, so ties go to the even step as well. 65536 v is exact: 16 is
+/// added to the exponent, which makes a tiny number of a zero, and that cancels.
+OCTALANE_INLINE __m512 round_to_bf16_in_range(__m512 value) {
+  const __m512i scaled = _mm512_add_epi32(_mm512_castps_si512(value), _mm512_set1_epi32(16 << 23));
+  const __m512 times_65536 = _mm512_castsi512_ps(scaled);
+  return _mm512_add_ps(times_65536, _mm512_sub_ps(value, times_65536));
+}
+
+/// Levels of codes as fp32, sixteen rows of a column at a time. Codes of at most five bits index a table of levels;
+/// longer ones are converted, as codes and in units of 2^24.
+template <int Bits, bool Table>
+class Levels {
+ public:
+  static constexpr bool kIndexed = Bits <= 5;
+  static constexpr float kUnit = kIndexed ? 1.0f : 0x1p24f;
+
+  OCTALANE_INLINE explicit Levels(const CodeSpec& code) {
+    if constexpr (kIndexed) {
+      float levels[32];
+      for (int i = 0; i < 32; ++i) {
+        const int c = i & ((1 << Bits) - 1);
+        levels[i] = static_cast<float>(Table ? level_of_table(code, c) : c - code.zero);
+      }
+      low_ = _mm512_loadu_ps(levels);
+      high_ = _mm512_loadu_ps(levels + 16);
+    }
+  }
+
+  /// visit(column of the block, levels) for the columns of quads [Begin, Begin + 4), ascending.
+  template <int Begin, class Visit>
+  OCTALANE_INLINE void half(const std::byte* block, const Visit& visit) const {
+    unroll<4>([&](auto q) OCTALANE_INLINE_LAMBDA {
+      constexpr int quad = Begin + q.value;
+      const __m512i codes = codes_of<quad>(block);
+      unroll<4>([&](auto j) OCTALANE_INLINE_LAMBDA { visit(quad * 4 + j.value, level<quad, j.value>(codes)); });
+    });
+  }
+
+ private:
+  OCTALANE_INLINE static int level_of_table(const CodeSpec& code, int c) {
+    int8_t levels[16];
+    __builtin_memcpy(levels, &code.table, sizeof levels);
+    return levels[c];
+  }
+
+  /// The vector that holds quad Quad. Indexed: the bits above a code are any; codes of 2 and 4 bits are still to shift.
+  template <int Quad>
+  OCTALANE_INLINE static __m512i codes_of(const std::byte* block) {
+    if constexpr (Bits == 2 || Bits == 4) return load_bytes(block + Quad % Bits * kQuadBytes);
+    if constexpr (Bits == 3 || Bits == 5) {
+      constexpr int low = Bits - 1, down = Quad / low * low, up = low - Quad;
+      __m512i codes = load_bytes(block + Quad % low * kQuadBytes), top = load_bytes(block + low * kQuadBytes);
+      if constexpr (down > 0) codes = _mm512_srli_epi16(codes, down);
+      if constexpr (up > 0) top = _mm512_slli_epi16(top, up);
+      if constexpr (up < 0) top = _mm512_srli_epi16(top, -up);
+      constexpr int kFirstSelects = 0xCA;  // first ? second : third, bit by bit
+      return _mm512_ternarylogic_epi32(_mm512_set1_epi8(1 << low), top, codes, kFirstSelects);
+    }
+    if constexpr (!kIndexed) return unpack_quad<Bits, Quad>(block);
+  }
+
+  template <int Quad, int J>
+  OCTALANE_INLINE __m512 level(__m512i codes) const {
+    if constexpr (kIndexed) {
+      constexpr int shift = 8 * J + (Bits == 2 || Bits == 4 ? Quad / Bits * Bits : 0);
+      const __m512i index = shift > 0 ? _mm512_srli_epi32(codes, shift) : codes;
+      if constexpr (Bits == 5) return _mm512_permutex2var_ps(low_, index, high_);
+      return _mm512_permutexvar_ps(index, low_);
+    } else {  // the byte at the top of its lane, without its neighbours
+      __m512i top = codes;
+      if constexpr (J == 0) top = _mm512_slli_epi32(codes, 24);
+      if constexpr (J == 3) top = _mm512_and_si512(codes, _mm512_set1_epi32(static_cast<int>(0xFF000000u)));
+      if constexpr (J == 1 || J == 2) {
+        constexpr auto at = [](int lane) { return static_cast<int>((4 * lane + J) << 24 | 0x00808080); };
+        const __m128i pick = _mm_setr_epi32(at(0), at(1), at(2), at(3));
+        top = _mm512_shuffle_epi8(codes, _mm512_broadcast_i32x4(pick));
+      }
+      return _mm512_cvtepu32_ps(top);
+    }
+  }
+
+  __m512 low_, high_;
+};
+
+/// Decodes code weights. Every column goes to sink(column of the record, weights of the sixteen rows), ascending.
+template <int Bits, bool Table>
+class CodeDecoder {
+ public:
+  OCTALANE_INLINE explicit CodeDecoder(const PackedView& w) : w_(w), levels_(w.spec.code) {
+    const ScaleSpec& s = w.spec.scale;
+    zero_ = kIndexed ? 0 : w.spec.code.zero;                           // of what levels_ gives
+    group_shift_ = __builtin_ctz(static_cast<unsigned>(s.group));      // groups are powers of two
+    const bool exact = scale_bits(s) + (Table ? 8 : Bits) <= 24;       // scale * level
+    fused_ = s.has_bias ? zero_ == 0 && exact : (zero_ & (zero_ - 1)) == 0;
+  }
+
+  template <class Sink>
+  OCTALANE_INLINE void record(const std::byte* record, const Sink& sink) const {
+    GroupScales scales;
+    __m512 scale, offset;
+    bool fused = false;
+    for (int b = 0; b < w_.record.cols / kBlockCols; ++b) {
+      const std::byte* block = record + b * w_.record.block_bytes;
+      unroll<2>([&](auto half) OCTALANE_INLINE_LAMBDA {
+        const int column = b * kBlockCols + half.value * 16;
+        if ((column & (w_.spec.scale.group - 1)) == 0) {
+          scales = group_scales(w_, record, column >> group_shift_);
+          fused = fused_ && in_range(scales);
+          scale = _mm512_mul_ps(scales.scale, _mm512_set1_ps(1 / Levels<Bits, Table>::kUnit));
+          offset = w_.spec.scale.has_bias
+                       ? scales.bias
+                       : _mm512_mul_ps(scales.scale, _mm512_set1_ps(static_cast<float>(-zero_)));
+        }
+        if (__builtin_expect(fused, 1)) {
+          levels_.template half<half.value * 4>(block, [&](int c, __m512 level) OCTALANE_INLINE_LAMBDA {
+            sink(b * kBlockCols + c, round_to_bf16_in_range(_mm512_fmadd_ps(scale, level, offset)));
+          });
+        } else {
+          __m512 decoded[16];
+          general<half.value>(block, scales, decoded);
+          for (int c = 0; c < 16; ++c) sink(column + c, decoded[c]);
+        }
+      });
+    }
+  }
+
+ private:
+  static constexpr bool kIndexed = Levels<Bits, Table>::kIndexed;
+
+  /// Significant bits of scale (* sub-scale), given that their product is exact.
+  OCTALANE_INLINE static int scale_bits(const ScaleSpec& s) {
+    const int bits = s.type == ScaleType::f32 ? 24 : s.type == ScaleType::f16 ? 11 : s.type == ScaleType::bf16 ? 8 : 1;
+    return bits + (s.nested() ? 7 : 0);
+  }
+
+  /// Scales and biases of 0 or of [2^-100, 2^100): then weights are 0 or of [2^-126, 2^111), for they are sums of whole
+  /// multiples of 2^-123. Everything else, infinities and NaNs included, takes the general path.
+  OCTALANE_INLINE bool in_range(const GroupScales& g) const {
+    const __m512i magnitude = _mm512_set1_epi32(0x7FFFFFFF);
+    const __m512i least = _mm512_set1_epi32((127 - 100) << 23), span = _mm512_set1_epi32(200 << 23);
+    const auto outside = [&](__m512 value) OCTALANE_INLINE_LAMBDA {
+      const __m512i bits = _mm512_and_si512(_mm512_castps_si512(value), magnitude);
+      const __mmask16 not_zero = _mm512_test_epi32_mask(bits, bits);
+      return _mm512_mask_cmpge_epu32_mask(not_zero, _mm512_sub_epi32(bits, least), span);
+    };
+    const __mmask16 scale = outside(g.scale);
+    return w_.spec.scale.has_bias ? (scale | outside(g.bias)) == 0 : scale == 0;
+  }
+
+  /// Each operation rounded, any value. Out of line: rare, or for scales that few formats have.
+  template <int Half>
+  [[gnu::noinline]] void general(const std::byte* block, const GroupScales& scales, __m512* out) const {
+    levels_.template half<Half * 4>(block, [&](int c, __m512 raw) OCTALANE_INLINE_LAMBDA {
+      const __m512 unit = _mm512_set1_ps(1 / Levels<Bits, Table>::kUnit);
+      const __m512 zero = _mm512_set1_ps(static_cast<float>(zero_));
+      __m512 value = _mm512_mul_ps(scales.scale, _mm512_sub_ps(_mm512_mul_ps(raw, unit), zero));
+      if (w_.spec.scale.has_bias) value = _mm512_add_ps(value, scales.bias);
+      out[c - Half * 16] = round_to_bf16(value);
+    });
+  }
+
+  PackedView w_;
+  Levels<Bits, Table> levels_;
+  int zero_;
+  int group_shift_;
+  bool fused_;
+};
+
+/// Decodes float weights, likewise.
+template <CodeMap Map>
+class FloatDecoder {
+ public:
+  OCTALANE_INLINE explicit FloatDecoder(const PackedView&) {}
+
+  template <class Sink>
+  OCTALANE_INLINE void record(const std::byte* record, const Sink& sink) const {
+    constexpr int width = Map == CodeMap::f32 ? 4 : 2;
+    for (int c = 0; c < kBlockCols; ++c) sink(c, element(record + c * kRows * width));
+  }
+
+ private:
+  OCTALANE_INLINE static __m512 element(const std::byte* from) {
+    if constexpr (Map == CodeMap::bf16) return bf16_to_f32(from);
+    if constexpr (Map == CodeMap::f16) return round_to_bf16(halves_to_f32(from));
+    return round_to_bf16(_mm512_loadu_ps(from));
+  }
+};
+
+/// body(decoder) with the decoder of these weights.
+template <class Body>
+OCTALANE_INLINE void with_decoder(const PackedView& w, const Body& body) {
+  switch (w.spec.code.map) {
+    case CodeMap::f16: return body(FloatDecoder<CodeMap::f16>(w));
+    case CodeMap::bf16: return body(FloatDecoder<CodeMap::bf16>(w));
+    case CodeMap::f32: return body(FloatDecoder<CodeMap::f32>(w));
+    case CodeMap::table: return body(CodeDecoder<4, true>(w));
+    case CodeMap::offset: break;
+  }
+  switch (w.spec.code.bits) {
+    case 2: return body(CodeDecoder<2, false>(w));
+    case 3: return body(CodeDecoder<3, false>(w));
+    case 4: return body(CodeDecoder<4, false>(w));
+    case 5: return body(CodeDecoder<5, false>(w));
+    case 6: return body(CodeDecoder<6, false>(w));
+    default: return body(CodeDecoder<8, false>(w));
+  }
+}
+
+}  // namespace
+}  // namespace octalane::vnni

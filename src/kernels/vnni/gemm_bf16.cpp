@@ -20,9 +20,11 @@ void decode_panel(const PackedView& w, const std::byte* record, int count, Float
   const Decoder decoder(w);
   float* to = panel.weights[0];
   for (int r = 0; r < count; ++r, record += w.record.bytes, to += w.record.cols * kRows) {
-    decoder.record(record, [to](int column, __m512 weights) OCTALANE_INLINE_LAMBDA {
-      _mm512_store_ps(to + column * kRows, weights);
-    });
+    const std::byte* const records[1] = {record};
+    const auto store = [to](auto, int column, __m512 weights)
+                           OCTALANE_INLINE_LAMBDA { _mm512_store_ps(to + column * kRows, weights); };
+    decoder.record(
+        records, [](int) OCTALANE_INLINE_LAMBDA {}, store);
   }
 }
 
@@ -52,9 +54,8 @@ struct Bf16Lane {
                                             __m512 (&y)[Tiles][T]) const {
     for (int k = 0; k < cols; ++k, x += 4 * T) {
       __m512 weights[Tiles];
-      unroll<Tiles>([&](auto i) OCTALANE_INLINE_LAMBDA {
-        weights[i.value] = _mm512_load_ps(panels[i.value].weights[k]);
-      });
+      unroll<Tiles>([&](auto i)
+                        OCTALANE_INLINE_LAMBDA { weights[i.value] = _mm512_load_ps(panels[i.value].weights[k]); });
       unroll<T>([&](auto m) OCTALANE_INLINE_LAMBDA {
         const __m512 token = broadcast_f32(x + 4 * m.value);
         unroll<Tiles>([&](auto i) OCTALANE_INLINE_LAMBDA {

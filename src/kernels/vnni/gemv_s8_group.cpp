@@ -11,7 +11,7 @@ struct RecordSource {
   const Stager& stager;
   const PackedView& w;
   const std::byte* record;
-  int lines_per_block;
+  int block_lines;  ///< to fetch
 
   template <int Quad>
   OCTALANE_INLINE __m512i quad(int block) const {
@@ -19,20 +19,19 @@ struct RecordSource {
   }
   OCTALANE_INLINE GroupScales scales(int g) const { return group_scales(w, record, g); }
   OCTALANE_INLINE void prefetch(int block, int blocks) const {
-    prefetch_ahead(record + block * lines_per_block * 64, blocks * lines_per_block * 64);
+    prefetch_ahead(record + block * block_lines * 64, blocks * block_lines);
   }
 };
 
 template <int T, bool Split, class Stager>
 [[gnu::noinline]] void gemv_tiles(const MatmulArgs& args, const Stager& stager) {
   write_tokens<T>(args.x, 0, 0, args.w.padded_cols(), stager.fold(), args.scratch);
-  const int blocks = args.w.record.cols / kBlockCols;
-  const int lines_per_block = (args.w.record.bytes + 64 * blocks - 1) / (64 * blocks);
+  const int block_lines = lines_per_block(args.w.record);
   for (int64_t tile = args.tile_begin; tile < args.tile_end; ++tile) {
     __m512 y[1][T] = {};
     const std::byte* x = args.scratch;
     for (int64_t r = 0; r < args.w.records; ++r) {
-      const RecordSource<Stager> source[1] = {{stager, args.w, args.w.at(tile, r), lines_per_block}};
+      const RecordSource<Stager> source[1] = {{stager, args.w, args.w.at(tile, r), block_lines}};
       x = add_product<Split, 1, T>(source, args.w.record.cols, args.w.spec.scale, x, y);
     }
     const TileRows rows(args.w.rows, tile);

@@ -13,7 +13,7 @@ if(GIT)
     # An unpacked archive may lie inside a checkout of something else.
     if(top STREQUAL here)
       list(GET answer 1 commit)
-      execute_process(COMMAND "${GIT}" -C "${SOURCE}" status --porcelain --untracked-files=no --
+      execute_process(COMMAND "${GIT}" --no-optional-locks -C "${SOURCE}" status --porcelain --untracked-files=no --
                               CMakeLists.txt CMakePresets.json cmake include src bench
                       OUTPUT_VARIABLE changes ERROR_QUIET)
     endif()

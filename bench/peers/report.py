@@ -53,7 +53,10 @@ def comparisons(cases):
         others = (ratio["over"] for ratio in case["ratios"] if not ratio["over"].startswith("octalane"))
         fastest = dict.fromkeys(other.split(" ", 1)[1] for other in others)
         rows.append([*row, ", ".join(fastest)])
-    return table(["format", "tokens", *(f"{of} over {over}" for of, over in pairs), "fastest of the others"], rows)
+    headers = ["format", "tokens", *(f"{of} over {over}" for of, over in pairs), "fastest of the others"]
+    if not any(row[-1] for row in rows):  # no other system took part
+        headers, rows = headers[:-1], [row[:-1] for row in rows]
+    return table(headers, rows)
 
 
 def panels(cases, value):

@@ -132,6 +132,11 @@ TEST(BenchModel, has_a_row_for_each_length) {
                           "4,32",  "--generate", "3",  "--repeats",  "3"};
   const Json result = octalane_json(command);
   expect_machine(result["machine"]);
+  EXPECT_EQ(result["lane_asked"], "auto");
+  EXPECT_EQ(result["isa_asked"], nullptr);
+  EXPECT_EQ(result["repeats"], 3);
+  ASSERT_FALSE(result["kernels"].empty());
+  for (const Json& kernel : result["kernels"]) EXPECT_GT(kernel["ops"].get<double>(), 0);
   ASSERT_EQ(result["rows"].size(), 3u);
   for (const Json& row : result["rows"]) {
     expect_ordered(row["tokens_per_second"]);

@@ -24,6 +24,7 @@ struct Sample {
 
 /// Runs work(thread, count) on `threads` threads at once, `count` chosen so that a call lasts about a tenth of
 /// `seconds`: first to warm up, for a quarter of `seconds`, then timed for `seconds`. A unit is what count counts.
+/// Calls during which a thread lost its core to another program are left out, unless there are more threads than cores.
 Sample sample_rate(int threads, double seconds, const std::function<void(int thread, int64_t count)>& work);
 
 }  // namespace octalane

@@ -94,10 +94,11 @@ T load(const void* from) {
   return value;
 }
 
-void multiply_s8(Tile& c, const Tile& a, const Tile& b, bool a_signed, bool b_signed) {
+/// `depth` of the rows of b, each of four columns.
+void multiply_s8(Tile& c, const Tile& a, const Tile& b, int depth, bool a_signed, bool b_signed) {
   for (int m = 0; m < 16; ++m) {
     auto sum = load<Ints>(c.row[m]);
-    for (int k = 0; k < 16; ++k) {
+    for (int k = 0; k < depth; ++k) {
       const auto quads = load<Ints>(b.row[k]);
       for (int j = 0; j < 4; ++j) {
         const uint8_t code = a.row[m][4 * k + j];
@@ -139,9 +140,11 @@ void multiply_bf16(Tile& c, const Tile& a, const Tile& b) {
   }
 }
 
-bool whole_tiles() {
+/// The only shapes in use: whole tiles, but for operands of fewer columns.
+bool known_shapes() {
   for (int t = 0; t < 8; ++t) {
-    if (configuration.row_bytes[t] != 64 || configuration.rows[t] != 16) return false;
+    const bool whole_row = configuration.row_bytes[t] == 64, all_rows = configuration.rows[t] == 16;
+    if (!(t == 4 || t == 5 ? all_rows : whole_row) || (t < 4 && !all_rows)) return false;
   }
   return configuration.palette == 1;
 }
@@ -153,27 +156,30 @@ bool execute(const Instruction& i) {
     std::memset(tiles, 0, sizeof tiles);
     std::memset(&configuration, 0, sizeof configuration);
     if (i.memory) std::memcpy(&configuration, memory, sizeof configuration);
-    return !i.memory || whole_tiles();  // other shapes are not used, so not emulated
+    return !i.memory || known_shapes();
   }
-  if (!whole_tiles() || i.reg > 7) return false;
+  if (!known_shapes() || i.reg > 7) return false;
   if (i.opcode == 0x49 && i.prefix == 3 && !i.memory) {
     std::memset(&tiles[i.reg], 0, sizeof(Tile));
     return true;
   }
   if (i.opcode == 0x4B && i.memory) {
-    for (uint64_t r = 0; r < 16; ++r) {
+    const size_t bytes = configuration.row_bytes[i.reg];
+    for (uint64_t r = 0; r < configuration.rows[i.reg]; ++r) {
       uint8_t* line = memory + r * i.index;
-      i.prefix == 2 ? std::memcpy(line, tiles[i.reg].row[r], 64) : std::memcpy(tiles[i.reg].row[r], line, 64);
+      i.prefix == 2 ? std::memcpy(line, tiles[i.reg].row[r], bytes) : std::memcpy(tiles[i.reg].row[r], line, bytes);
     }
     return i.prefix != 0;
   }
   if (i.memory || i.vvvv > 7) return false;
-  if (i.opcode == 0x5C && i.prefix == 2) {
+  if (configuration.row_bytes[i.rm] != 4 * configuration.rows[i.vvvv]) return false;
+  if (i.opcode == 0x5C && i.prefix == 2 && configuration.rows[i.vvvv] == 16) {
     multiply_bf16(tiles[i.reg], tiles[i.rm], tiles[i.vvvv]);
     return true;
   }
   if (i.opcode == 0x5E) {
-    multiply_s8(tiles[i.reg], tiles[i.rm], tiles[i.vvvv], i.prefix >= 2, i.prefix == 1 || i.prefix == 3);
+    multiply_s8(tiles[i.reg], tiles[i.rm], tiles[i.vvvv], configuration.rows[i.vvvv], i.prefix >= 2,
+                i.prefix == 1 || i.prefix == 3);
     return true;
   }
   return false;

@@ -26,6 +26,9 @@ int64_t s8_block_scratch(const Problem& problem);
 void quantize_bf16_tiles(const QuantizeArgs& args);
 void quantize_s8_tiles(const QuantizeArgs& args);
 
+inline constexpr int kProbes = 12;
+extern const ProbeLoop probes[kProbes];
+
 /// Asks the processor, and then the operating system for permission to use the tile registers (kept by the process).
 std::string unavailable();
 

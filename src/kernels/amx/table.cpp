@@ -42,7 +42,13 @@ constexpr Quantizer quantizers[] = {
 
 }  // namespace
 
-constinit const IsaTable k_amx_table = {
-    .name = "amx", .extends = "avx2", .unavailable = unavailable, .kernels = kernels, .quantizers = quantizers};
+constinit const IsaTable k_amx_table = {.name = "amx",
+                                        .extends = "avx2",
+                                        .unavailable = unavailable,
+                                        .kernels = kernels,
+                                        .quantizers = quantizers,
+                                        .attend = nullptr,
+                                        .probes = probes,
+                                        .read = nullptr};
 
 }  // namespace octalane

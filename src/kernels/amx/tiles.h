@@ -10,17 +10,18 @@ namespace octalane::amx {
 namespace {
 
 /// Eight tiles of 16 rows x 64 bytes, from construction to destruction. Per thread.
+/// With fewer bytes of columns: the left operands (4 and 5) have shorter rows, the right ones (6 and 7) fewer.
 class Tiles {
  public:
-  OCTALANE_INLINE Tiles() {
+  OCTALANE_INLINE explicit Tiles(int column_bytes = 64) {
     struct alignas(64) {
       uint8_t palette = 1, start_row = 0, reserved[14] = {};
       uint16_t row_bytes[16] = {};
       uint8_t rows[16] = {};
     } configuration;
     for (int tile = 0; tile < 8; ++tile) {
-      configuration.row_bytes[tile] = 64;
-      configuration.rows[tile] = 16;
+      configuration.row_bytes[tile] = static_cast<uint16_t>(tile == 4 || tile == 5 ? column_bytes : 64);
+      configuration.rows[tile] = static_cast<uint8_t>(tile >= 6 ? column_bytes / 4 : 16);
     }
     __asm__ volatile("ldtilecfg %0" : : "m"(configuration));
   }

@@ -82,7 +82,7 @@ constinit const IsaTable k_vnni_table = {.name = "vnni",
                                          .kernels = kernels,
                                          .quantizers = quantizers,
                                          .attend = nullptr,
-                                         .probes = {},
-                                         .read = nullptr};
+                                         .probes = probes,
+                                         .read = read_memory};
 
 }  // namespace octalane

@@ -31,6 +31,7 @@ def parse():
     parser.add_argument("--cols", type=int, default=4096)
     parser.add_argument("--tokens", type=split, default=split("1,8,32,128,512"))
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--rates", default="auto", help="what octalane's plans are made from")
     parser.add_argument("--repeats", type=int, default=9)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--cold", action="store_true")
@@ -47,7 +48,8 @@ def commands(args, form):
     for arm in args.octalane:
         build, lane = arm.split(":") if ":" in arm else (args.build, arm)
         lane, isa = lane.split("@") if "@" in lane else (lane, None)
-        found[f"octalane {arm}"] = ([f"{build}/octalane", "bench", *common, "--format", form, "--lane", lane, "--json"]
+        found[f"octalane {arm}"] = ([f"{build}/octalane", "bench", *common, "--format", form, "--lane", lane, "--rates",
+                                    args.rates, "--json"]
                                     + (["--isa", isa] if isa else []))
     for peer in args.peers:
         formats = ["--format", form] if peer == "ggml" else []

@@ -44,8 +44,8 @@ class Gemm(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.out = os.path.join(folder.name, "receipt")
         run = subprocess.run([sys.executable, os.path.join(PEERS, "gemm.py"), "--build", BUILD, "--peers", "", "--rows", "33",
-                              "--cols", "256", "--formats", "q4_0,q6_k", "--tokens", "1,5", "--repeats", "3", "--out",
-                              self.out, *arguments], capture_output=True, text=True)
+                              "--cols", "256", "--formats", "q4_0,q6_k", "--tokens", "1,5", "--repeats", "3", "--rates",
+                              "nominal", "--out", self.out, *arguments], capture_output=True, text=True)
         self.assertEqual(run.returncode, 0, run.stderr)
         with open(self.out + ".json") as file:
             return json.load(file), run.stderr

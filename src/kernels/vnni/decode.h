@@ -241,6 +241,22 @@ class FloatDecoder {
   }
 };
 
+/// decoder.record, but in a build without decode: there the codes are read and the weights are any.
+template <class Decoder, int Tiles, class Before, class Sink>
+OCTALANE_INLINE void decode_in_registers(const Decoder& decoder, const PackedView& w,
+                                         const std::byte* const (&records)[Tiles], const Before& before,
+                                         const Sink& sink) {
+  if constexpr (!leaves_out(Ablation::no_decode)) return decoder.record(records, before, sink);
+  for (int b = 0; b < w.record.cols / kBlockCols; ++b) {
+    before(b);
+    const int64_t end = (b + 1) * int64_t{w.record.block_bytes};
+    unroll<Tiles>([&](auto i) OCTALANE_INLINE_LAMBDA {
+      for (int64_t at = end - w.record.block_bytes; at < end; at += 64) keep(load_bytes(records[i.value] + at));
+      for (int c = 0; c < kBlockCols; ++c) sink(i, b * kBlockCols + c, any_floats());
+    });
+  }
+}
+
 /// body(decoder) with the decoder of these weights.
 template <class Body>
 OCTALANE_INLINE void with_decoder(const PackedView& w, const Body& body) {

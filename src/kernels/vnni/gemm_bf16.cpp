@@ -57,7 +57,7 @@ struct Bf16Lane {
       unroll<Tiles>([&](auto i)
                         OCTALANE_INLINE_LAMBDA { weights[i.value] = _mm512_load_ps(panels[i.value].weights[k]); });
       unroll<T>([&](auto m) OCTALANE_INLINE_LAMBDA {
-        const __m512 token = broadcast_f32(x + 4 * m.value);
+        const __m512 token = broadcast_token(x + 4 * m.value);
         unroll<Tiles>([&](auto i) OCTALANE_INLINE_LAMBDA {
           y[i.value][m.value] = _mm512_fmadd_ps(weights[i.value], token, y[i.value][m.value]);
         });

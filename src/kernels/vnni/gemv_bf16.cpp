@@ -22,11 +22,11 @@ OCTALANE_INLINE void multiply_tiles(const MatmulArgs& args, const Decoder& decod
     };
     const auto multiply = [&](auto i, int column, __m512 weights) OCTALANE_INLINE_LAMBDA {
       unroll<T>([&](auto m) OCTALANE_INLINE_LAMBDA {
-        const __m512 token = _mm512_set1_ps(tokens[m.value][begin + column]);
+        const __m512 token = broadcast_token(tokens[m.value] + begin + column);
         y[i.value][m.value] = _mm512_fmadd_ps(weights, token, y[i.value][m.value]);
       });
     };
-    decoder.record(records, fetch, multiply);
+    decode_in_registers(decoder, w, records, fetch, multiply);
   }
   for (int i = 0; i < Tiles; ++i) {
     const TileRows rows(w.rows, tile + i);

@@ -46,7 +46,7 @@ OCTALANE_INLINE void with_stager(const PackedView& w, const Body& body) {
 template <int Tiles, int T>
 OCTALANE_INLINE void add_quad(const __m512i (&weights)[Tiles], const std::byte* x, __m512i (&dots)[Tiles][T]) {
   unroll<T>([&](auto m) OCTALANE_INLINE_LAMBDA {
-    const __m512i token = leaves_out(Ablation::no_activation_load) ? any_bytes() : broadcast_i32(x + 4 * m.value);
+    const __m512i token = broadcast_token_quad(x + 4 * m.value);
     unroll<Tiles>([&](auto i) OCTALANE_INLINE_LAMBDA {
       dots[i.value][m.value] = _mm512_dpbusd_epi32(dots[i.value][m.value], weights[i.value], token);
     });

@@ -16,12 +16,13 @@ OCTALANE_INLINE __m512i load_bytes(const void* from) { return _mm512_loadu_si512
 OCTALANE_INLINE __m256i load_half(const void* from) { return _mm256_loadu_si256(static_cast<const __m256i*>(from)); }
 OCTALANE_INLINE __m128i load_quarter(const void* from) { return _mm_loadu_si128(static_cast<const __m128i*>(from)); }
 
-/// For ablation builds: a value that no stage makes, and values that no stage takes.
-OCTALANE_INLINE __m512i any_bytes() {
-  __m512i value = _mm512_set1_epi8(1);
+/// For ablation builds: values that no stage makes, and values that no stage takes.
+OCTALANE_INLINE __m512 any_floats() {
+  __m512 value = _mm512_set1_ps(1);
   asm("" : "+v"(value));
   return value;
 }
+OCTALANE_INLINE __m512i any_bytes() { return _mm512_castps_si512(any_floats()); }
 OCTALANE_INLINE void keep(__m512 value) { asm volatile("" ::"v"(value)); }
 OCTALANE_INLINE void keep(__m512i value) { asm volatile("" ::"v"(value)); }
 
@@ -35,6 +36,14 @@ OCTALANE_INLINE __m512 broadcast_f32(const void* from) {
   float value;
   __builtin_memcpy(&value, from, sizeof value);
   return _mm512_set1_ps(value);
+}
+
+/// One activation, or four of int8, for all lanes.
+OCTALANE_INLINE __m512 broadcast_token(const void* x) {
+  return leaves_out(Ablation::no_activation_load) ? any_floats() : broadcast_f32(x);
+}
+OCTALANE_INLINE __m512i broadcast_token_quad(const void* x) {
+  return leaves_out(Ablation::no_activation_load) ? any_bytes() : broadcast_i32(x);
 }
 
 /// A mask of the first n lanes of sixteen; all of them when n > 16, none when n < 0.

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "core/activations_view.h"
+#include "core/attention.h"
 #include "core/matrix_view.h"
 #include "core/packed_view.h"
 #include "core/staged_type.h"
@@ -95,21 +96,6 @@ struct Quantizer {
   void (*run)(const QuantizeArgs&);
 };
 
-/// One query head over `positions` cached keys and values: out[head_dim] = softmax(scale * q K^T) V.
-/// Keys and values are IEEE halves, rows `kv_stride` elements apart; fp32 inside. `scores` holds `positions` floats.
-/// The result depends only on the arguments, never on how many queries are asked together.
-struct AttendArgs {
-  const float* q;
-  const uint16_t* k;
-  const uint16_t* v;
-  float* out;
-  float* scores;
-  int64_t head_dim;
-  int64_t positions;
-  int64_t kv_stride;
-  float scale;
-};
-
 /// The operands of a multiply instruction.
 enum class ProbeElement : uint8_t { s8, bf16, f16, f32 };
 
@@ -148,6 +134,13 @@ struct ProbeLoop {
   void (*run)(const ProbeArgs&) = nullptr;
 };
 
+/// The maths of single rows (core/row_math.h), compiled for an instruction set; the same bits from all of them.
+struct RowMath {
+  void (*rms_norm)(const float* x, const float* weight, float epsilon, int64_t n, float* out);
+  void (*silu_multiply)(float* gate, const float* up, int64_t n);
+  void (*add)(float* x, const float* y, int64_t n);
+};
+
 /// All that one instruction set brings.
 struct IsaTable {
   const char* name;
@@ -159,6 +152,7 @@ struct IsaTable {
   std::span<const Kernel> kernels;
   std::span<const Quantizer> quantizers;
   void (*attend)(const AttendArgs&);
+  const RowMath* rows;
   std::span<const ProbeLoop> probes;
   /// Reads `bytes` bytes, a multiple of 4096, by the widest loads there are; returns something of them all. Null = the
   /// instruction set has no wider loads than those before it.

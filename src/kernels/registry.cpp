@@ -36,4 +36,8 @@ void (*attend(const IsaTable& isa))(const AttendArgs&) {
   return isa.attend != nullptr || isa.extends == nullptr ? isa.attend : attend(*find_isa(isa.extends));
 }
 
+const RowMath& row_math(const IsaTable& isa) {
+  return isa.rows != nullptr || isa.extends == nullptr ? *isa.rows : row_math(*find_isa(isa.extends));
+}
+
 }  // namespace octalane

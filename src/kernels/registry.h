@@ -19,4 +19,7 @@ const Quantizer& quantizer(const IsaTable& isa, ActivationForm form);
 /// Its attend(), or that of the ISA it extends.
 void (*attend(const IsaTable& isa))(const AttendArgs&);
 
+/// Its maths of rows, or that of the ISA it extends.
+const RowMath& row_math(const IsaTable& isa);
+
 }  // namespace octalane

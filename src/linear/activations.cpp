@@ -24,6 +24,9 @@ Activations::Activations(const Context& context, MatrixView<const float> x) : th
   x_ = dense_view<const float>(copy_.data(), x.rows, x.cols);
 }
 
+Activations::Activations(const Context& context, MatrixView<const float> x, std::function<void(int64_t row)> fill)
+    : threads_(context.threads()), x_(x), fill_(std::move(fill)) {}
+
 const ActivationsView& Activations::get(const Choice& choice, const PackedView& weights) {
   const ActivationGroups groups =
       choice.kernel->groups != nullptr ? choice.kernel->groups(weights.spec) : ActivationGroups{};
@@ -39,7 +42,7 @@ const ActivationsView& Activations::get(const Choice& choice, const PackedView& 
   return made_.back()->view;
 }
 
-Activations::Made Activations::make(const Choice& choice, const ActivationGroups& groups, int64_t stride) const {
+Activations::Made Activations::make(const Choice& choice, const ActivationGroups& groups, int64_t stride) {
   Made made;
   made.isa = choice.isa;
   QuantizeArgs args{.x = x_, .groups = groups, .stride = stride};
@@ -63,10 +66,19 @@ Activations::Made Activations::make(const Choice& choice, const ActivationGroups
   const Quantizer& quantize = quantizer(*choice.isa, form);
   parallel_for(threads_, x_.rows, 1, [&](int, int64_t begin, int64_t end) {
     QuantizeArgs part = args;
-    part.row_begin = begin;
-    part.row_end = end;
-    quantize.run(part);
+    if (!fill_) {
+      part.row_begin = begin;
+      part.row_end = end;
+      return quantize.run(part);
+    }
+    for (int64_t row = begin; row < end; ++row) {
+      fill_(row);
+      part.row_begin = row;
+      part.row_end = row + 1;
+      quantize.run(part);
+    }
   });
+  fill_ = nullptr;
   made.view = {form, groups, x_.rows, x_.cols, stride, args.f32, args.bf16, args.codes, args.scales, args.sums};
   return made;
 }

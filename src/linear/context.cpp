@@ -22,7 +22,7 @@ Expected<Context> Context::create(const ContextOptions& options) {
     for (const IsaTable* isa : isa_tables()) {
       if (isa->unavailable().empty()) context.isas_.push_back(isa);
     }
-    context.attend_ = octalane::attend(*context.isas_.back());
+    context.take_row_functions();
     return context;
   }
   const IsaTable* forced = find_isa(options.isa);
@@ -37,8 +37,13 @@ Expected<Context> Context::create(const ContextOptions& options) {
   for (; forced != nullptr; forced = forced->extends != nullptr ? find_isa(forced->extends) : nullptr) {
     context.isas_.insert(context.isas_.begin(), forced);
   }
-  context.attend_ = octalane::attend(*context.isas_.back());
+  context.take_row_functions();
   return context;
+}
+
+void Context::take_row_functions() {
+  attend_ = octalane::attend(*isas_.back());
+  rows_ = &row_math(*isas_.back());
 }
 
 void Context::reserve_scratch(int64_t bytes_per_thread) {

@@ -60,13 +60,18 @@ Status Linear::multiply(Context& context, MatrixView<const float> x, MatrixView<
 }
 
 Status Linear::multiply(Context& context, Activations& x, MatrixView<float> y) const {
+  const Linear* const alone[] = {this};
+  return multiply(context, alone, x, {&y, 1});
+}
+
+Expected<Linear::Task> Linear::prepare(Context& context, Activations& x, MatrixView<float> y) const {
   const MatrixView<const float> source = x.source();
   if (source.cols != cols()) return fail("{}: wanted {} input columns, got {}", name_, cols(), source.cols);
   if (y.rows != source.rows || y.cols != rows() || !y.contiguous_rows()) {
     return fail("{}: wanted a row-major {} x {} output, got {} x {} (column stride {})", name_, source.rows, rows(),
                 y.rows, y.cols, y.col_stride);
   }
-  if (source.rows == 0) return {};
+  if (source.rows == 0) return Task{this, nullptr, nullptr, y, 0};
   const Choice choice = choose(context, source.rows);
   if (choice.kernel == nullptr) return fail_with(plan(context, source.rows));
   const Kernel& kernel = *choice.kernel;
@@ -74,22 +79,44 @@ Status Linear::multiply(Context& context, Activations& x, MatrixView<float> y) c
   Problem task = problem(source.rows);
   task.staged = kernel.staged;
   context.reserve_scratch(kernel.scratch_bytes(task));
-  const ActivationsView& activations = x.get(choice, weights());
-  const int64_t grain = std::max(1, kernel.tile.n / kernel.order.rows);  // tiles that the kernel takes together
-  parallel_for(context.threads(), weights().tiles, grain, [&](int thread, int64_t begin, int64_t end) {
-    kernel.run({.w = weights(),
-                .x = activations,
-                .y = y,
-                .tile_begin = begin,
-                .tile_end = end,
-                .scratch = context.scratch(thread),
-                .restage = octalane::restaged(kernel.staged) ? restaged_->scales.data() : nullptr});
-  });
-
   KernelUse& use = context.uses_[octalane::name(kernel)];
   use.staged = kernel.staged;
   use.calls += 1;
   use.ops += 2.0 * static_cast<double>(source.rows) * static_cast<double>(rows() * cols());
+  const int64_t together = std::max(1, kernel.tile.n / kernel.order.rows);
+  return Task{this, &kernel, &x.get(choice, weights()), y, (weights().tiles + together - 1) / together};
+}
+
+void Linear::Task::run(Context& context, int thread, int64_t grain_begin, int64_t grain_end) const {
+  const int64_t together = std::max(1, kernel->tile.n / kernel->order.rows);
+  kernel->run({.w = linear->weights(),
+               .x = *x,
+               .y = y,
+               .tile_begin = grain_begin * together,
+               .tile_end = std::min(grain_end * together, linear->weights().tiles),
+               .scratch = context.scratch(thread),
+               .restage = octalane::restaged(kernel->staged) ? linear->restaged_->scales.data() : nullptr});
+}
+
+Status Linear::multiply(Context& context, std::span<const Linear* const> weights, Activations& x,
+                        std::span<const MatrixView<float>> y) {
+  std::vector<Task> tasks;
+  int64_t grains = 0;
+  for (size_t i = 0; i < weights.size(); ++i) {
+    Expected<Task> task = weights[i]->prepare(context, x, y[i]);
+    if (!task) return fail_with(task);
+    grains += task->grains;
+    tasks.push_back(*task);
+  }
+  parallel_for(context.threads(), grains, 1, [&](int thread, int64_t begin, int64_t end) {
+    for (const Task& task : tasks) {
+      if (begin < task.grains && end > 0) {
+        task.run(context, thread, std::max<int64_t>(begin, 0), std::min(end, task.grains));
+      }
+      begin -= task.grains;
+      end -= task.grains;
+    }
+  });
   return {};
 }
 

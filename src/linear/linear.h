@@ -1,9 +1,11 @@
 // The one entry point to kernels: bind weights once, then y = x W^T through the plan.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -42,8 +44,9 @@ class Context {
   static Expected<Context> create(const ContextOptions& options = {});
 
   int threads() const { return threads_; }
-  /// attend() of the fastest instruction set allowed: it serves the model.
+  /// Attention and the maths of rows, of the fastest instruction set allowed: they serve the model.
   void attend(const AttendArgs& args) const { attend_(args); }
+  const RowMath& rows() const { return *rows_; }
   PlanInputs plan_inputs() const {
     return {.isas = isas_, .rates = rates_.get(), .lane = lane_, .order = {}, .restaged = {}, .kernel = kernel_};
   }
@@ -54,10 +57,12 @@ class Context {
   friend class Linear;
   std::byte* scratch(int thread) { return scratch_[static_cast<size_t>(thread)].data(); }
   void reserve_scratch(int64_t bytes_per_thread);
+  void take_row_functions();
 
   int threads_ = 1;
   std::vector<const IsaTable*> isas_;
   void (*attend_)(const AttendArgs&) = nullptr;
+  const RowMath* rows_ = nullptr;
   std::optional<StagedType> lane_;
   std::shared_ptr<const Rates> rates_;
   const Kernel* kernel_ = nullptr;
@@ -70,6 +75,9 @@ class Context {
 class Activations {
  public:
   Activations(const Context& context, MatrixView<const float> x);
+  /// Rows that are still to be made: fill(r) writes row r of x, once, on the thread that then puts it into its first
+  /// form, so that it is still in the cache. x.col_stride == 1.
+  Activations(const Context& context, MatrixView<const float> x, std::function<void(int64_t row)> fill);
   Activations(const Activations&) = delete;
   Activations& operator=(const Activations&) = delete;
 
@@ -86,10 +94,11 @@ class Activations {
     AlignedBuffer<int32_t> sums;
     AlignedBuffer<uint16_t> bf16;
   };
-  Made make(const Choice& choice, const ActivationGroups& groups, int64_t stride) const;
+  Made make(const Choice& choice, const ActivationGroups& groups, int64_t stride);
 
   int threads_;
   MatrixView<const float> x_;
+  std::function<void(int64_t row)> fill_;  ///< empty: x is there
   std::vector<float> copy_;
   std::vector<std::unique_ptr<Made>> made_;
 };
@@ -107,6 +116,11 @@ class Linear {
   /// Errors: x.cols != K, y of a wrong shape.
   Status multiply(Context& context, Activations& x, MatrixView<float> y) const;
   Status multiply(Context& context, MatrixView<const float> x, MatrixView<float> y) const;
+
+  /// Several products of one input, y[i] = x W[i]^T, shared out to the threads as one: for few tokens each alone is too
+  /// small. The same bits as one after another.
+  static Status multiply(Context& context, std::span<const Linear* const> weights, Activations& x,
+                         std::span<const MatrixView<float>> y);
 
   /// The plan that multiply follows for M tokens.
   Expected<Plan> plan(const Context& context, int64_t tokens) const;
@@ -127,6 +141,18 @@ class Linear {
   const Restaged* restaged() const { return restaged_ ? &*restaged_ : nullptr; }
 
  private:
+  /// One product made ready: everything but the tiles.
+  struct Task {
+    const Linear* linear;
+    const Kernel* kernel;
+    const ActivationsView* x;
+    MatrixView<float> y;
+    int64_t grains;  ///< of as many tiles as the kernel takes together
+
+    void run(Context& context, int thread, int64_t grain_begin, int64_t grain_end) const;
+  };
+  Expected<Task> prepare(Context& context, Activations& x, MatrixView<float> y) const;
+
   Problem problem(int64_t tokens) const;
   PlanInputs plan_inputs(const Context& context) const;
 

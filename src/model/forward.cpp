@@ -1,8 +1,8 @@
 #include <algorithm>
 
 #include "core/parallel.h"
+#include "core/row_math.h"
 #include "model/model_state.h"
-#include "model/rows.h"
 
 namespace octalane {
 namespace {
@@ -10,6 +10,7 @@ namespace {
 constexpr int64_t kMaxPiece = 512;           // tokens run together: enough to make weights' decoding cheap
 constexpr int64_t kPieceBytes = 24ll << 20;  // aim for the activations of a piece
 constexpr int64_t kMinPiece = 16;
+constexpr int64_t kQueries = 8;          // tokens of a head that read keys and values together
 constexpr int64_t kThreadValues = 4096;  // fewer values of a row operation are not worth waking a thread for
 
 /// Tokens per piece: wide models get fewer, so that scratch memory does not grow with them.
@@ -60,7 +61,7 @@ class Model::Pass {
         up_(rows, c_.feed_forward),
         cosines_(rows, state.rope.pairs()),
         sines_(rows, state.rope.pairs()),
-        scores_(context.threads(), start_ + rows) {}
+        scores_(context.threads(), score_floats(kQueries, start_ + rows)) {}
 
   /// logits: of the last logits.rows rows.
   Status run(std::span<const int32_t> tokens, MatrixView<float> logits) {
@@ -100,16 +101,18 @@ class Model::Pass {
     });
   }
 
-  void norm(const std::vector<float>& weight, int64_t first) const {
-    each_row(first,
-             [&](int64_t r) { rms_norm(x_.row(r), weight.data(), c_.norm_epsilon, c_.embedding, normed_.row(r)); });
+  /// The rows from `first` on, normed into normed_ when a product asks for them.
+  Activations normed(const std::vector<float>& weight, int64_t first) {
+    return {context_, normed_.in(first), [this, first, w = weight.data()](int64_t r) {
+              context_.rows().rms_norm(x_.row(first + r), w, c_.norm_epsilon, c_.embedding, normed_.row(first + r));
+            }};
   }
 
   /// x += y + bias
   void add_residual(const Product& product, const Rows& y, int64_t first) const {
     each_row(first, [&](int64_t r) {
       add_bias(product, y.row(r));
-      add(x_.row(r), y.row(r), c_.embedding);
+      context_.rows().add(x_.row(r), y.row(r), c_.embedding);
     });
   }
 
@@ -126,11 +129,10 @@ class Model::Pass {
   }
 
   Status project(const Layer& layer) {
-    norm(layer.attention_norm, 0);
-    Activations input(context_, normed_.in(0));
-    if (const Status done = layer.q.weights.multiply(context_, input, q_.all()); !done) return done;
-    if (const Status done = layer.k.weights.multiply(context_, input, k_.all()); !done) return done;
-    return layer.v.weights.multiply(context_, input, v_.all());
+    Activations input = normed(layer.attention_norm, 0);
+    const Linear* const weights[] = {&layer.q.weights, &layer.k.weights, &layer.v.weights};
+    const MatrixView<float> outputs[] = {q_.all(), k_.all(), v_.all()};
+    return Linear::multiply(context_, weights, input, outputs);
   }
 
   /// Finishes one row's query, key and value, and puts key and value into the cache.
@@ -139,61 +141,68 @@ class Model::Pass {
     add_bias(layer.k, k_.row(r));
     add_bias(layer.v, v_.row(r));
     const auto turn = [&](const std::vector<float>& weight, float* head) {
-      if (!weight.empty()) rms_norm(head, weight.data(), c_.norm_epsilon, c_.head_dim, head);
+      if (!weight.empty()) context_.rows().rms_norm(head, weight.data(), c_.norm_epsilon, c_.head_dim, head);
       state_.rope.rotate(cosines_.row(r), sines_.row(r), head);
     };
     for (int64_t h = 0; h < c_.heads; ++h) turn(layer.q_norm, q_.row(r) + h * c_.head_dim);
     for (int64_t h = 0; h < c_.kv_heads; ++h) {
       float* key = k_.row(r) + h * c_.head_dim;
       turn(layer.k_norm, key);
-      const int64_t at = cache_.row(index, h, start_ + r);
-      store_halves(key, c_.head_dim, cache_.keys_.data() + at);
-      store_halves(v_.row(r) + h * c_.head_dim, c_.head_dim, cache_.values_.data() + at);
+      const int64_t position = start_ + r;
+      uint16_t* block = cache_.keys(index, h) + position / kKeyBlock * kKeyBlock * c_.head_dim;
+      store_halves(key, c_.head_dim, block + position % kKeyBlock, kKeyBlock);
+      const int64_t stride = value_stride(c_.head_dim);
+      uint16_t* value = cache_.values(index, h) + position * stride;
+      store_halves(v_.row(r) + h * c_.head_dim, c_.head_dim, value, 1);
+      std::fill(value + c_.head_dim, value + stride, uint16_t{0});
     }
   }
 
-  /// Every query head over its own positions. Heads lie together, rows from both ends inwards, so that equal counts
-  /// are equal work.
+  /// Every query head over its own positions, a few tokens together. Heads lie together, tokens from both ends inwards,
+  /// so that equal counts are equal work.
   void attend(int64_t index, int64_t first) const {
-    const int64_t count = rows_ - first;
+    const int64_t blocks = (rows_ - first + kQueries - 1) / kQueries;
     const int64_t shared = c_.heads / c_.kv_heads;
-    parallel_for(context_.threads(), c_.heads * count, 1, [&](int thread, int64_t begin, int64_t end) {
+    parallel_for(context_.threads(), c_.heads * blocks, 1, [&](int thread, int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
-        const int64_t h = i / count, fold = i % count;
-        const int64_t r = first + (fold % 2 == 0 ? fold / 2 : count - 1 - fold / 2);
-        const int64_t at = cache_.row(index, h / shared, 0);
+        const int64_t h = i / blocks, fold = i % blocks;
+        const int64_t r = first + (fold % 2 == 0 ? fold / 2 : blocks - 1 - fold / 2) * kQueries;
         context_.attend({.q = q_.row(r) + h * c_.head_dim,
-                         .k = cache_.keys_.data() + at,
-                         .v = cache_.values_.data() + at,
+                         .q_stride = c_.heads * c_.head_dim,
+                         .k = cache_.keys(index, h / shared),
+                         .v = cache_.values(index, h / shared),
                          .out = attended_.row(r) + h * c_.head_dim,
+                         .out_stride = c_.heads * c_.head_dim,
                          .scores = scores_.row(thread),
                          .head_dim = c_.head_dim,
+                         .queries = std::min(kQueries, rows_ - r),
                          .positions = start_ + r + 1,
-                         .kv_stride = c_.head_dim,
                          .scale = c_.attention_scale});
       }
     });
   }
 
   Status feed_forward(const Layer& layer, int64_t first) {
-    norm(layer.feed_forward_norm, first);
-    Activations input(context_, normed_.in(first));
-    if (const Status done = layer.gate.weights.multiply(context_, input, gate_.from(first)); !done) return done;
-    if (const Status done = layer.up.weights.multiply(context_, input, up_.from(first)); !done) return done;
-    each_row(first, [&](int64_t r) {
-      add_bias(layer.gate, gate_.row(r));
-      add_bias(layer.up, up_.row(r));
-      silu_multiply(gate_.row(r), up_.row(r), c_.feed_forward);
+    Activations input = normed(layer.feed_forward_norm, first);
+    const Linear* const weights[] = {&layer.gate.weights, &layer.up.weights};
+    const MatrixView<float> outputs[] = {gate_.from(first), up_.from(first)};
+    if (const Status done = Linear::multiply(context_, weights, input, outputs); !done) return done;
+    Activations gated(context_, gate_.in(first), [&](int64_t r) {
+      float* gate = gate_.row(first + r);
+      float* up = up_.row(first + r);
+      add_bias(layer.gate, gate);
+      add_bias(layer.up, up);
+      context_.rows().silu_multiply(gate, up, c_.feed_forward);
     });
-    const Status done = layer.down.weights.multiply(context_, gate_.in(first), normed_.from(first));
+    const Status done = layer.down.weights.multiply(context_, gated, normed_.from(first));
     if (done) add_residual(layer.down, normed_, first);
     return done;
   }
 
   Status head(int64_t first, MatrixView<float> logits) {
     if (logits.rows == 0) return {};
-    norm(state_.output_norm, first);
-    const Status done = state_.head.weights.multiply(context_, normed_.in(first), logits);
+    Activations input = normed(state_.output_norm, first);
+    const Status done = state_.head.weights.multiply(context_, input, logits);
     if (done) each_row(first, [&](int64_t r) { add_bias(state_.head, logits.row(r - first)); });
     return done;
   }

@@ -2,6 +2,8 @@
 
 #include <new>
 
+#include "core/attention.h"
+
 namespace octalane {
 
 Expected<KvCache> KvCache::create(const ModelConfig& config, int64_t capacity) {
@@ -19,9 +21,10 @@ Expected<KvCache> KvCache::create(const ModelConfig& config, int64_t capacity) {
   cache.head_dim_ = config.head_dim;
   cache.capacity_ = capacity;
   try {
-    const int64_t elements = config.layers * config.kv_heads * config.head_dim * capacity;
-    cache.keys_ = AlignedBuffer<uint16_t>(elements);
-    cache.values_ = AlignedBuffer<uint16_t>(elements);
+    const int64_t heads = config.layers * config.kv_heads;
+    const int64_t blocks = (capacity + kKeyBlock - 1) / kKeyBlock;
+    cache.keys_ = AlignedBuffer<uint16_t>(heads * blocks * kKeyBlock * config.head_dim);
+    cache.values_ = AlignedBuffer<uint16_t>(heads * capacity * value_stride(config.head_dim));
   } catch (const std::bad_alloc&) {
     return too_large();
   }

@@ -25,12 +25,16 @@ class KvCache {
   friend class Model;
   KvCache() = default;
 
-  int64_t row(int64_t layer, int64_t kv_head, int64_t position) const {
-    return ((layer * kv_heads_ + kv_head) * capacity_ + position) * head_dim_;
+  /// The first key or value of a head; laid out as core/attention.h has it.
+  uint16_t* keys(int64_t layer, int64_t kv_head) const {
+    return keys_.data() + (layer * kv_heads_ + kv_head) * (keys_.size() / (layers_ * kv_heads_));
+  }
+  uint16_t* values(int64_t layer, int64_t kv_head) const {
+    return values_.data() + (layer * kv_heads_ + kv_head) * (values_.size() / (layers_ * kv_heads_));
   }
 
   int64_t layers_ = 0, kv_heads_ = 0, head_dim_ = 0, capacity_ = 0, size_ = 0;
-  AlignedBuffer<uint16_t> keys_, values_;  // [layer][kv_head][capacity][head_dim]
+  AlignedBuffer<uint16_t> keys_, values_;  // [layer][kv_head][blocks of 16 positions, or positions]
 };
 
 }  // namespace octalane

@@ -217,5 +217,54 @@ TEST(Context, an_unknown_instruction_set_names_the_known_ones) {
   EXPECT_NE(context.error().message.find("scalar"), std::string::npos) << context.error().message;
 }
 
+TEST(Linear, products_of_one_input_together_equal_each_alone) {
+  Context context = make_context(2);
+  const Format& format = *find_format("q4_0");
+  const int64_t cols = 256, rows[] = {40, 7, 96};
+  const std::vector<float> x = normal(5 * cols, 11);
+  std::vector<Linear> weights;
+  for (const int64_t n : rows) {
+    const std::vector<std::byte> data = blocks(format, n, cols, static_cast<uint32_t>(n));
+    weights.push_back(*Linear::bind(context, "w", format, data.data(), n, cols));
+  }
+  std::vector<std::vector<float>> together, alone;
+  std::vector<MatrixView<float>> outputs;
+  for (const int64_t n : rows) {
+    together.emplace_back(static_cast<size_t>(5 * n), std::nanf(""));
+    alone.emplace_back(static_cast<size_t>(5 * n), std::nanf(""));
+    outputs.push_back(dense_view(together.back().data(), 5, n));
+  }
+  std::vector<float> made(x.size(), std::nanf(""));
+  std::vector<int> filled(5, 0);
+  Activations input(context, dense_view<const float>(made.data(), 5, cols), [&](int64_t row) {
+    ++filled[static_cast<size_t>(row)];
+    std::copy_n(x.data() + row * cols, cols, made.data() + row * cols);
+  });
+  const Linear* const all[] = {&weights[0], &weights[1], &weights[2]};
+  ASSERT_TRUE(Linear::multiply(context, all, input, outputs));
+  EXPECT_EQ(filled, std::vector<int>(5, 1));
+  for (size_t i = 0; i < 3; ++i) {
+    ASSERT_TRUE(weights[i].multiply(context, dense_view<const float>(x.data(), 5, cols),
+                                    dense_view(alone[i].data(), 5, rows[i])));
+    EXPECT_EQ(together[i], alone[i]);
+  }
+}
+
+TEST(Linear, a_wrong_product_among_several_is_an_error_that_names_it) {
+  Context context = make_context(1);
+  const Format& format = *find_format("q4_0");
+  const std::vector<std::byte> data = blocks(format, 8, 64, 1);
+  const Linear right = *Linear::bind(context, "right", format, data.data(), 8, 64);
+  const Linear wrong = *Linear::bind(context, "wrong", format, data.data(), 8, 32);
+  const std::vector<float> x = normal(64, 2);
+  std::vector<float> y(8), z(8);
+  Activations input(context, dense_view<const float>(x.data(), 1, 64));
+  const Linear* const both[] = {&right, &wrong};
+  const MatrixView<float> outputs[] = {dense_view(y.data(), 1, 8), dense_view(z.data(), 1, 8)};
+  const Status done = Linear::multiply(context, both, input, outputs);
+  ASSERT_FALSE(done);
+  EXPECT_EQ(done.error().message, "wrong: wanted 32 input columns, got 64");
+}
+
 }  // namespace
 }  // namespace octalane

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "core/half.h"
+#include "core/row_math.h"
 #include "model/rope.h"
-#include "model/rows.h"
 
 namespace octalane {
 namespace {
@@ -78,7 +78,7 @@ TEST(Rows, SiluTimesUpIsFp64ToAFewRoundings) {
 TEST(Rows, HalvesAreStoredRoundedToNearest) {
   const std::vector<float> x = {0.0f, 1.0f, 1.0f + 0x1p-11f, 65504.0f, 1e6f, -2.5f, 0x1p-24f};
   std::vector<uint16_t> halves(x.size());
-  store_halves(x.data(), static_cast<int64_t>(x.size()), halves.data());
+  store_halves(x.data(), static_cast<int64_t>(x.size()), halves.data(), 1);
   const std::vector<uint16_t> wanted = {0x0000, 0x3C00, 0x3C00, 0x7BFF, 0x7C00, 0xC100, 0x0001};
   EXPECT_EQ(halves, wanted);
 }

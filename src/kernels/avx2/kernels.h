@@ -39,6 +39,8 @@ void quantize_s8(const QuantizeArgs& args);
 
 void attend(const AttendArgs& args);
 
+extern const RowMath k_rows;
+
 inline constexpr int kProbes = 7;
 extern const ProbeLoop probes[kProbes];
 uint64_t read_memory(const std::byte* data, int64_t bytes);

@@ -83,6 +83,7 @@ constinit const IsaTable k_avx2_table = {.name = "avx2",
                                          .kernels = kernels,
                                          .quantizers = quantizers,
                                          .attend = attend,
+                                         .rows = &k_rows,
                                          .probes = probes,
                                          .read = read_memory};
 

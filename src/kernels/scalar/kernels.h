@@ -37,6 +37,8 @@ void quantize_s8_tiles(const QuantizeArgs& args);
 
 void attend(const AttendArgs& args);
 
+extern const RowMath k_rows;
+
 uint64_t read_memory(const std::byte* data, int64_t bytes);
 
 std::string unavailable();

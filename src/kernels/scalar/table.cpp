@@ -56,6 +56,7 @@ constinit const IsaTable k_scalar_table = {.name = "scalar",
                                            .kernels = kernels,
                                            .quantizers = quantizers,
                                            .attend = scalar::attend,
+                                           .rows = &scalar::k_rows,
                                            .probes = {},
                                            .read = scalar::read_memory};
 

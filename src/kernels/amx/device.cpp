@@ -20,7 +20,9 @@ std::string lacks_instructions() {
     return "the processor lacks AVX512-BF16";
   }
   // The builtin also asks the operating system whether it saves the wide registers.
-  if (!__builtin_cpu_supports("avx512bw") || !__builtin_cpu_supports("avx512vl")) return "AVX-512 is not to be had";
+  if (!__builtin_cpu_supports("avx512bw") || !__builtin_cpu_supports("avx512vnni")) {
+    return "the processor or the operating system lacks AVX-512 VNNI, which it extends";
+  }
   return {};
 }
 

@@ -43,12 +43,10 @@ constexpr Quantizer quantizers[] = {
 }  // namespace
 
 constinit const IsaTable k_amx_table = {.name = "amx",
-                                        .extends = "avx2",
+                                        .extends = "vnni",
                                         .unavailable = unavailable,
                                         .kernels = kernels,
                                         .quantizers = quantizers,
-                                        .attend = nullptr,
-                                        .probes = probes,
-                                        .read = nullptr};
+                                        .probes = probes};
 
 }  // namespace octalane

@@ -5,7 +5,7 @@ namespace octalane {
 extern const IsaTable k_avx512bf16_table;
 
 constinit const IsaTable k_avx512bf16_table = {.name = "avx512bf16",
-                                               .extends = "avx2",
+                                               .extends = "vnni",
                                                .unavailable = avx512bf16::unavailable,
                                                .kernels = {},
                                                .quantizers = {},

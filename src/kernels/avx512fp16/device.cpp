@@ -16,6 +16,9 @@ bool has_fp16() {
 std::string unavailable() {
   // The builtin also asks the operating system whether it saves the wide registers.
   if (!__builtin_cpu_supports("avx512f")) return "the processor or the operating system lacks AVX-512";
+  if (!__builtin_cpu_supports("avx512vnni") || !__builtin_cpu_supports("avx512vl")) {
+    return "the processor lacks AVX-512 VNNI, which it extends";
+  }
   if (!has_fp16()) return "the processor lacks AVX-512 FP16";
   return {};
 }

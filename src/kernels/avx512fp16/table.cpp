@@ -5,7 +5,7 @@ namespace octalane {
 extern const IsaTable k_avx512fp16_table;
 
 constinit const IsaTable k_avx512fp16_table = {.name = "avx512fp16",
-                                               .extends = "avx2",
+                                               .extends = "vnni",
                                                .unavailable = avx512fp16::unavailable,
                                                .kernels = {},
                                                .quantizers = {},

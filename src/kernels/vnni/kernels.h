@@ -32,6 +32,10 @@ int64_t s8_group_gemv_scratch(const Problem& problem);
 void quantize_bf16(const QuantizeArgs& args);
 void quantize_s8(const QuantizeArgs& args);
 
+void attend(const AttendArgs& args);
+
+extern const RowMath k_rows;
+
 inline constexpr int kProbes = 7;
 extern const ProbeLoop probes[kProbes];
 uint64_t read_memory(const std::byte* data, int64_t bytes);

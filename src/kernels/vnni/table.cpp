@@ -81,7 +81,8 @@ constinit const IsaTable k_vnni_table = {.name = "vnni",
                                          .unavailable = unavailable,
                                          .kernels = kernels,
                                          .quantizers = quantizers,
-                                         .attend = nullptr,
+                                         .attend = attend,
+                                         .rows = &k_rows,
                                          .probes = probes,
                                          .read = read_memory};
 

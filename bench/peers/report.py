@@ -90,6 +90,9 @@ def summary(receipt):
              f"Weights {receipt['cache']}. Medians of {sampling['repeats']} samples, {receipt['order']}; "
              "{date}; load average {before:.1f} before and {after:.1f} after.".format(
                  date=receipt["date"], **receipt["load_average_1min"])]
+    cells = [cell for case in receipt["cases"] for cell in case["cells"]]
+    disturbed = sum(switches > 0 for cell in cells for switches in cell["involuntary_switches"])
+    lines.append(f"Other programs took a core during {disturbed} of the {sum(len(c['samples_ms']) for c in cells)} samples.")
     for name, version in peers.items():
         lines.append(f"{name}: " + ", ".join(f"{key} {value}" for key, value in version.items() if key != "features") + ".")
     for failure in receipt["failed"]:

@@ -76,6 +76,9 @@ TEST(BenchGemm, every_cell_is_a_receipt) {
     EXPECT_TRUE(cell["lane_asked"] == "auto" || cell["lane_asked"] == cell["staged"]) << cell["lane_asked"];
     expect_kernel_accounted_for(cell);
     EXPECT_EQ(cell["samples_ms"].size(), 3u);
+    EXPECT_EQ(cell["involuntary_switches"].size(), 3u);
+    for (const Json& switches : cell["involuntary_switches"]) EXPECT_GE(switches.get<int64_t>(), 0);
+    EXPECT_LE(cell["disturbed_samples_ms"].size(), 3u * (result["sampling"]["most_attempts"].get<size_t>() - 1));
     EXPECT_GE(cell["warm_up_calls"].get<int>(), 1);
     EXPECT_EQ(cell["copies"], 1);
     expect_ordered(cell["ms"]);

@@ -59,6 +59,18 @@ def comparisons(cases):
     return table(headers, rows)
 
 
+def errors(cases):
+    """Total errors, at the largest number of tokens of each format."""
+    labels = labels_of(cases)
+    last = {case["format"]: case for case in sorted(cases, key=lambda case: case["tokens"])}
+    rows = []
+    for form, case in last.items():
+        cells = {cell["label"]: cell for cell in case["cells"]}
+        found = (cells.get(label, {}).get("total_error") for label in labels)
+        rows.append([form, str(case["tokens"]), *("-" if error is None else f"{error:.1e}" for error in found)])
+    return table(["format", "tokens", *labels], rows)
+
+
 def panels(cases, value):
     """{format: [Series]} of value(cell) -> (low, middle, high), or None to leave a cell out."""
     found = {}
@@ -117,6 +129,8 @@ def write_reports(receipt, path):
     text += ["## TOP/s", speeds(cases)]
     if any(case["ratios"] for case in cases):
         text += ["## Ratios within each repeat: median (least-most)", comparisons(cases)]
+    if any(cell["total_error"] is not None for case in cases for cell in case["cells"]):
+        text += ["## Total error: against fp64 on fp32 activations and each arm's own weights, relative L2", errors(cases)]
     with open(f"{path}.md", "w") as file:
         file.write("\n\n".join(text) + "\n")
 

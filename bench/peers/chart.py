@@ -47,7 +47,7 @@ def svg(title, unit, panels, logarithmic=True, percent=False):
     rows = -(-len(panels) // columns)
     per_line = max(1, columns * (PANEL_WIDTH + GAP_X) // 250)
     top = TOP + LEGEND * -(-len(names) // per_line)
-    width = LEFT + columns * (PANEL_WIDTH + GAP_X)
+    width = max(540, LEFT + columns * (PANEL_WIDTH + GAP_X))
     height = top + rows * (PANEL_HEIGHT + GAP_Y)
     out = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
            'font-family="sans-serif" font-size="11">', f'<rect width="{width}" height="{height}" fill="white"/>',

@@ -63,7 +63,7 @@ struct S8GroupLane {
   }
   template <int T>
   OCTALANE_INLINE void write(int64_t token, int64_t column, int64_t cols, std::byte* to) const {
-    write_tokens<T>(args.x, token, column, cols, fold, to);
+    write_tokens<T, Sums::f32>(args.x, token, column, cols, fold, to);
   }
   template <int Tiles, int T>
   OCTALANE_INLINE const std::byte* multiply(const CodePanel* panels, int cols, const std::byte* x,

@@ -25,7 +25,7 @@ struct RecordSource {
 
 template <int T, bool Split, class Stager>
 [[gnu::noinline]] void gemv_tiles(const MatmulArgs& args, const Stager& stager) {
-  write_tokens<T>(args.x, 0, 0, args.w.padded_cols(), stager.fold(), args.scratch);
+  write_tokens<T, Sums::f32>(args.x, 0, 0, args.w.padded_cols(), stager.fold(), args.scratch);
   const int block_lines = lines_per_block(args.w.record);
   for (int64_t tile = args.tile_begin; tile < args.tile_end; ++tile) {
     __m512 y[1][T] = {};

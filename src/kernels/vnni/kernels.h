@@ -29,6 +29,11 @@ void s8_group_gemv(const MatmulArgs& args);
 int64_t s8_group_gemm_scratch(const Problem& problem);
 int64_t s8_group_gemv_scratch(const Problem& problem);
 
+void s8_nested_gemm(const MatmulArgs& args);
+void s8_nested_gemv(const MatmulArgs& args);
+int64_t s8_nested_gemm_scratch(const Problem& problem);
+int64_t s8_nested_gemv_scratch(const Problem& problem);
+
 void quantize_bf16(const QuantizeArgs& args);
 void quantize_s8(const QuantizeArgs& args);
 

@@ -1,6 +1,6 @@
 // Activations of the s8 form regrouped into one stream for T tokens, in the order in which kernels need them:
-//   for each activation group: for each of its sum groups: T seeds (int32, -fold * sum), T sums (fp32), the codes as
-//   [quad of columns][T tokens][4]; then T scales (fp32).
+//   for each activation group: for each of its sum groups: T seeds (int32, -fold * sum), T sums (see Sums), the codes
+//   as [quad of columns][T tokens][4]; then T scales (fp32).
 // Every operand of the inner loop is then a broadcast from one pointer plus a constant. Tokens past the last are zeros.
 #pragma once
 
@@ -10,6 +10,10 @@
 
 namespace octalane::vnni {
 namespace {
+
+/// How sums are handed on: as fp32, or with the first of two sum groups as a pair of int16, one sum below the other
+/// (the second group's place, or what lacks a partner, is zero). Sums are at most 128 * 127.
+enum class Sums { f32, pairs };
 
 struct TokenStream {
   ActivationGroups groups;
@@ -23,6 +27,11 @@ struct TokenStream {
 /// The groups of activations for s8.group, as s8_group_groups() states them.
 OCTALANE_INLINE ActivationGroups token_groups(const ScaleSpec& s) {
   return {.scale_group = s.group > kBlockCols ? s.group : kBlockCols, .sum_group = s.group};
+}
+
+/// And for s8.nested, as s8_nested_groups() does.
+OCTALANE_INLINE ActivationGroups nested_groups(const ScaleSpec& s) {
+  return {.scale_group = s.super, .sum_group = s.group};
 }
 
 OCTALANE_INLINE int64_t padded_cols(const WeightSpec& spec, int64_t cols) {
@@ -50,25 +59,33 @@ OCTALANE_INLINE void interleave(const std::byte* const (&rows)[T], int64_t bytes
   }
 }
 
+/// What stands for the sum of the group that begins at column s, in a row with sums at `sums`.
+template <Sums How>
+OCTALANE_INLINE int32_t sum_bits(const int32_t* sums, int group, int groups) {
+  if constexpr (How == Sums::f32) return __builtin_bit_cast(int32_t, static_cast<float>(sums[group]));
+  if (group % 2 != 0) return 0;
+  const int32_t second = group + 1 < groups ? sums[group + 1] : 0;
+  return static_cast<int32_t>(static_cast<uint32_t>(second) << 16 | (static_cast<uint32_t>(sums[group]) & 0xFFFFu));
+}
+
 /// Tokens [token, token + T) and columns [column, column + cols) of x.
-template <int T>
+template <int T, Sums How>
 OCTALANE_INLINE void write_tokens(const ActivationsView& x, int64_t token, int64_t column, int64_t cols, int fold,
                                   std::byte* to) {
-  const int sum_group = x.groups.sum_group, scale_group = x.groups.scale_group;
+  const int sum_group = x.groups.sum_group, scale_group = x.groups.scale_group, groups = scale_group / sum_group;
   const int count = x.rows - token < T ? static_cast<int>(x.rows - token) : T;
   for (int64_t c = column; c < column + cols; c += scale_group) {
-    for (int64_t s = c; s < c + scale_group; s += sum_group) {
-      int32_t seeds[T] = {};
-      float sums[T] = {};
+    for (int g = 0; g < groups; ++g) {
+      int32_t seeds[T] = {}, sums[T] = {};
       const std::byte* rows[T];
       for (int m = 0; m < T; ++m) {
         // A token past the last multiplies the codes of the last one; its seed, sum and scale are zeros.
         const int64_t row = token + (m < count ? m : count - 1);
-        rows[m] = reinterpret_cast<const std::byte*>(x.codes + row * x.stride + s);
+        rows[m] = reinterpret_cast<const std::byte*>(x.codes + row * x.stride + c + g * sum_group);
         if (m >= count) continue;
-        const int32_t sum = x.sums[(row * x.stride + s) / sum_group];
-        seeds[m] = -fold * sum;
-        sums[m] = static_cast<float>(sum);
+        const int32_t* const row_sums = x.sums + row * x.groups.sums(x.stride) + c / sum_group;
+        seeds[m] = -fold * row_sums[g];
+        sums[m] = sum_bits<How>(row_sums, g, groups);
       }
       __builtin_memcpy(to, seeds, sizeof seeds);
       __builtin_memcpy(to + sizeof seeds, sums, sizeof sums);
@@ -77,7 +94,9 @@ OCTALANE_INLINE void write_tokens(const ActivationsView& x, int64_t token, int64
       to += T * sum_group;
     }
     float scales[T] = {};
-    for (int m = 0; m < count; ++m) scales[m] = x.scales[((token + m) * x.stride + c) / scale_group];
+    for (int m = 0; m < count; ++m) {
+      scales[m] = x.scales[(token + m) * x.groups.scales(x.stride) + c / scale_group];
+    }
     __builtin_memcpy(to, scales, sizeof scales);
     to += sizeof scales;
   }

@@ -211,7 +211,7 @@ float modelled(const Planes& planes, int64_t n, const Formed& formed, int64_t m)
   for (int64_t g = 0; g < groups; ++g) {
     int64_t dot = 0, sum = 0;
     for (int64_t k = g * s.group; k < (g + 1) * s.group; ++k) {
-      const int64_t code = x.codes[m * x.stride + k];
+      const int64_t code = formed.code(m, k);
       dot += planes.spec().code.level(row.codes[k]) * code;
       sum += code;
     }
@@ -224,7 +224,7 @@ float modelled(const Planes& planes, int64_t n, const Formed& formed, int64_t m)
     }
     t = std::fma(scale, static_cast<float>(dot), t);
     if ((g + 1) % per_scale != 0 && g + 1 != groups) continue;
-    y = std::fma(x.scales[(m * x.stride) / x.groups.scale_group + g / per_scale], t, y);
+    y = std::fma(static_cast<float>(formed.scale(m, g * s.group)), t, y);
     t = 0.0f;
   }
   return y;

@@ -251,8 +251,11 @@ double Formed::value(int64_t m, int64_t k) const {
   const int64_t at = m * view_.stride + k;
   if (view_.form == ActivationForm::bf16_as_f32) return f32_[at];
   if (view_.form == ActivationForm::bf16_tiles) return bf16_to_f32(bf16_[tiled_index(m, k, view_.stride, 32)]);
-  const int8_t code = codes_[view_.form == ActivationForm::s8 ? at : tiled_index(m, k, view_.stride, 64)];
-  return scale(m, k) * code;
+  return scale(m, k) * code(m, k);
+}
+
+int8_t Formed::code(int64_t m, int64_t k) const {
+  return codes_[view_.form == ActivationForm::s8 ? m * view_.stride + k : tiled_index(m, k, view_.stride, 64)];
 }
 
 double Formed::scale(int64_t m, int64_t k) const {

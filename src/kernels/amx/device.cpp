@@ -47,6 +47,9 @@ std::string unavailable() {
 }
 
 int64_t bf16_scratch(const Problem& problem) { return bytes(bf16_panels(problem.tokens, padded(problem))); }
+int64_t s8_group_scratch(const Problem& problem) {
+  return s8_group_cut(problem.tokens, padded(problem), problem.weights.scale.group).bytes();
+}
 int64_t s8_row_scratch(const Problem& problem) { return bytes(s8_row_panels(problem.tokens, padded(problem))); }
 int64_t s8_block_scratch(const Problem& problem) {
   const int64_t token_scales = (problem.cols + 255) / 256 * kStripTokens * static_cast<int64_t>(sizeof(float));

@@ -70,13 +70,6 @@ struct Step {
   }
 };
 
-template <int Halves>
-OCTALANE_INLINE void save_accumulators(std::byte* to) {
-  store<0>(to);
-  store<1>(to + kStepTile);
-  if constexpr (Halves == 2) store<2>(to + 2 * kStepTile), store<3>(to + 3 * kStepTile);
-}
-
 /// The steps of one block. In between, the block before it is converted, lines drip and lines are fetched.
 template <class Lane, bool Slab, int Halves, class Finish>
 OCTALANE_INLINE void run_block(const std::byte* w, const std::byte* x, int64_t steps, const Swap& swap,
@@ -124,12 +117,6 @@ OCTALANE_INLINE void decode_panel(std::byte* panel, const Panels& cut, int64_t t
       decode.fill(decode.decoder, t, step0 + step, depth - step < kSlabSteps ? depth - step : kSlabSteps, out);
     }
   }
-}
-
-/// The columns of y that tiles [tile, end) have.
-OCTALANE_INLINE int64_t output_columns(const MatmulArgs& args, int64_t tile, int64_t end) {
-  const int64_t rows = end * kRows < args.w.rows ? end * kRows : args.w.rows;
-  return rows - tile * kRows;
 }
 
 /// Meets panels with strips, one after another; what one leaves open (accumulators in registers, a block to convert,
@@ -199,14 +186,6 @@ class Runner {
   Drip drip_;
   int parity_ = 0;  ///< which half of staging the strip at work converts into
 };
-
-/// y = 0 for the tiles asked for: a product over no columns.
-OCTALANE_INLINE void clear_outputs(const MatmulArgs& args) {
-  const int64_t first = args.tile_begin * kRows;
-  for (int64_t m = 0; m < args.x.rows; ++m) {
-    for (int64_t n = 0; n < output_columns(args, args.tile_begin, args.tile_end); ++n) args.y(m, first + n) = 0.0f;
-  }
-}
 
 /// Decodes panel after panel and hands each to the runner.
 template <class Runner>

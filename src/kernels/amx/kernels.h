@@ -14,12 +14,14 @@ inline constexpr int kPairRows = 2 * kRows;  ///< weight rows whose accumulators
 void bf16_gemm(const MatmulArgs& args);
 
 /// Bit-equal to scalar: integer sums are exact, and what follows them keeps scalar's order.
+void s8_group_gemm(const MatmulArgs& args);
 void s8_row_gemm(const MatmulArgs& args);
 void s8_xblock_gemm(const MatmulArgs& args);
 void s8_block_gemm(const MatmulArgs& args);
 
 /// Scratch of a product: a decoded panel, accumulators that wait for the next columns, outputs that wait to be written.
 int64_t bf16_scratch(const Problem& problem);
+int64_t s8_group_scratch(const Problem& problem);
 int64_t s8_row_scratch(const Problem& problem);
 int64_t s8_block_scratch(const Problem& problem);
 

@@ -2,7 +2,6 @@
 // waits in a staging buffer and leaves one line at a time between the products of the next strip.
 #pragma once
 
-#include "core/matrix_view.h"
 #include "kernels/amx/panels.h"
 #include "kernels/amx/unpack.h"
 
@@ -90,6 +89,20 @@ struct Finish {
     }
   }
 };
+
+/// The columns of y that tiles [tile, end) have.
+OCTALANE_INLINE int64_t output_columns(const MatmulArgs& args, int64_t tile, int64_t end) {
+  const int64_t rows = end * kRows < args.w.rows ? end * kRows : args.w.rows;
+  return rows - tile * kRows;
+}
+
+/// y = 0 for the tiles asked for: a product over no columns.
+OCTALANE_INLINE void clear_outputs(const MatmulArgs& args) {
+  const int64_t first = args.tile_begin * kRows;
+  for (int64_t m = 0; m < args.x.rows; ++m) {
+    for (int64_t n = 0; n < output_columns(args, args.tile_begin, args.tile_end); ++n) args.y(m, first + n) = 0.0f;
+  }
+}
 
 }  // namespace
 }  // namespace octalane::amx

@@ -57,4 +57,37 @@ OCTALANE_INLINE constexpr Panels s8_block_panels(int64_t tokens, int64_t padded_
   return cut(tokens, (padded_cols + 63) / 64, kBlockPairs, kBlockDepth);
 }
 
+/// The same for s8.group, whose panels are made of groups: [slab][pair][group of the slab].
+struct GroupCut {
+  int group;       ///< columns
+  int64_t strips;  ///< of 32 tokens
+  int64_t groups;  ///< along all of K
+  int64_t pairs;   ///< of tiles in a panel
+  int64_t depth;   ///< groups in a panel
+  int64_t slab;    ///< groups whose tokens, 32 KiB a strip, L1 holds
+
+  OCTALANE_INLINE constexpr int chunk() const { return group < kStepBytes ? group : kStepBytes; }  ///< of one product
+  OCTALANE_INLINE constexpr bool whole() const { return depth == groups; }
+  /// Levels of 32 rows, and their fp32 scales and biases.
+  OCTALANE_INLINE constexpr int64_t record() const { return kPairRows * (group + 2 * 4); }
+  OCTALANE_INLINE constexpr int64_t panel_bytes() const { return (depth + slab - 1) / slab * slab * pairs * record(); }
+  OCTALANE_INLINE constexpr int64_t accumulator_bytes() const { return (whole() ? 1 : strips) * pairs * kBlock; }
+  OCTALANE_INLINE constexpr int64_t staging_bytes() const { return 2 * pairs * kBlock; }
+  OCTALANE_INLINE constexpr int64_t token_bytes() const { return depth * 2 * kStripTokens * 4; }
+  OCTALANE_INLINE constexpr int64_t bytes() const {
+    return panel_bytes() + accumulator_bytes() + 2 * kBlock + staging_bytes() + token_bytes();
+  }
+};
+
+OCTALANE_INLINE constexpr GroupCut s8_group_cut(int64_t tokens, int64_t padded_cols, int group) {
+  constexpr int64_t pairs = 4, depth_cols = 4096, slab_cols = kSlabSteps * kStepBytes;
+  const int64_t groups = padded_cols / group, depth = depth_cols / group;
+  return {.group = group,
+          .strips = (tokens + kStripTokens - 1) / kStripTokens,
+          .groups = groups,
+          .pairs = tokens <= kSlabTokens ? 1 : pairs,
+          .depth = groups < depth ? groups : depth,
+          .slab = slab_cols / group};
+}
+
 }  // namespace octalane::amx

@@ -5,6 +5,7 @@
 #include <immintrin.h>
 
 #include "core/inline.h"
+#include "kernels/amx/panels.h"
 
 namespace octalane::amx {
 namespace {
@@ -57,6 +58,14 @@ OCTALANE_INLINE void product_bf16() {
 template <int C, int A, int B>
 OCTALANE_INLINE void product_s8() {
   __asm__ volatile("tdpbssd %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(C), "i"(A), "i"(B));
+}
+
+/// Tiles 0 to 3, of the first 16 tokens alone or of 32.
+template <int Halves>
+OCTALANE_INLINE void save_accumulators(std::byte* to) {
+  store<0>(to);
+  store<1>(to + kStepTile);
+  if constexpr (Halves == 2) store<2>(to + 2 * kStepTile), store<3>(to + 3 * kStepTile);
 }
 
 }  // namespace

@@ -81,6 +81,12 @@ TEST(IncludeRules, flagged_code_that_looks_beyond_core_and_its_folder_is_found) 
   EXPECT_THAT(violations(flagged, "#include <algorithm>\n"), ElementsAre(HasSubstr("standard templates")));
   EXPECT_THAT(violations(flagged, "#include \"core/packed_view.h\"\n#include \"kernels/avx2/simd.h\"\n"), IsEmpty());
   EXPECT_THAT(violations("src/kernels/avx2/probe.cpp", "#include \"kernels/probe_loops.h\"\n"), IsEmpty());
+  EXPECT_THAT(violations(flagged, "#include \"kernels/tiles/gemm.h\"\n"), IsEmpty());
+  EXPECT_THAT(violations("src/kernels/tiles/gemm.h", "#include \"kernels/vnni/unpack.h\"\n"),
+              ElementsAre(HasSubstr("own folder")));
+  EXPECT_THAT(violations("src/kernels/avxvnni/vectors.h", "#include \"kernels/avx2/unpack.h\"\n"), IsEmpty());
+  EXPECT_THAT(violations("src/kernels/avx2/unpack.h", "#include \"kernels/avxvnni/vectors.h\"\n"),
+              ElementsAre(HasSubstr("own folder")));
   EXPECT_THAT(violations("src/kernels/avx2/table.cpp", "#include \"kernels/weight_support.h\"\n"), IsEmpty());
   EXPECT_THAT(violations("src/kernels/registry.cpp", "#include \"kernels/avx2/kernels.h\"\n"),
               ElementsAre(HasSubstr("names an instruction set")));

@@ -1,6 +1,7 @@
+#include "kernels/tiles/gemm.h"
+#include "kernels/tiles/tokens.h"
 #include "kernels/vnni/decode.h"
-#include "kernels/vnni/gemm.h"
-#include "kernels/vnni/tokens.h"
+#include "kernels/vnni/vectors.h"
 
 namespace octalane::vnni {
 namespace {
@@ -29,6 +30,7 @@ void decode_panel(const PackedView& w, const std::byte* record, int count, Float
 }
 
 struct Bf16Lane {
+  using V = Vectors;
   using Panel = FloatPanel;
   using Stream = FloatStream;
   static constexpr int kPanelCols = kBf16PanelCols, kTokens = kBf16Tokens, kLeastTokens = kLeastBf16Tokens;
@@ -47,7 +49,7 @@ struct Bf16Lane {
       const int64_t row = token + m < args.x.rows ? token + m : args.x.rows - 1;
       rows[m] = reinterpret_cast<const std::byte*>(args.x.f32 + row * args.x.stride + column);
     }
-    interleave<T>(rows, cols * 4, to);
+    tiles::interleave<T>(rows, cols * 4, to);
   }
   template <int Tiles, int T>
   OCTALANE_INLINE const std::byte* multiply(const FloatPanel* panels, int cols, const std::byte* x,
@@ -72,11 +74,11 @@ struct Bf16Lane {
 void bf16_gemm(const MatmulArgs& args) {
   Bf16Lane lane{args, nullptr, {}};
   with_decoder(args.w, [&]<class Decoder>(const Decoder&) { lane.decode_panel = decode_panel<Decoder>; });
-  Gemm(lane, args).run();
+  tiles::Gemm(lane, args).run();
 }
 
 int64_t bf16_gemm_scratch(const Problem& problem) {
-  return Scratch<Bf16Lane>::bytes({}, problem.tokens, padded_cols(problem.weights, problem.cols));
+  return tiles::Scratch<Bf16Lane>::bytes({}, problem.tokens, tiles::padded_cols(problem.weights, problem.cols));
 }
 
 }  // namespace octalane::vnni

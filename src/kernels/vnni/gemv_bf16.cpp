@@ -1,6 +1,6 @@
 // Few tokens: weights are decoded in registers, straight from the packed stream, and never stored.
+#include "kernels/tiles/prefetch.h"
 #include "kernels/vnni/decode.h"
-#include "kernels/vnni/prefetch.h"
 
 namespace octalane::vnni {
 namespace {
@@ -11,14 +11,14 @@ template <int Tiles, int T, class Decoder>
 OCTALANE_INLINE void multiply_tiles(const MatmulArgs& args, const Decoder& decoder, const float* const (&tokens)[T],
                                     int64_t tile) {
   const PackedView& w = args.w;
-  const int block_lines = lines_per_block(w.record);
+  const int block_lines = tiles::lines_per_block(w.record);
   __m512 y[Tiles][T] = {};
   int64_t begin = 0;
   for (int64_t r = 0; r < w.records; ++r, begin += w.record.cols) {
     const std::byte* records[Tiles];
     for (int i = 0; i < Tiles; ++i) records[i] = w.at(tile + i, r);
     const auto fetch = [&](int block) OCTALANE_INLINE_LAMBDA {
-      for (int i = 0; i < Tiles; ++i) prefetch_ahead(records[i] + block * block_lines * 64, block_lines);
+      for (int i = 0; i < Tiles; ++i) tiles::prefetch_ahead(records[i] + block * block_lines * 64, block_lines);
     };
     const auto multiply = [&](auto i, int column, __m512 weights) OCTALANE_INLINE_LAMBDA {
       unroll<T>([&](auto m) OCTALANE_INLINE_LAMBDA {

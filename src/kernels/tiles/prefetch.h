@@ -1,9 +1,9 @@
 #pragma once
 
+#include "core/inline.h"
 #include "core/packed_view.h"
-#include "kernels/vnni/simd.h"
 
-namespace octalane::vnni {
+namespace octalane::tiles {
 namespace {
 
 /// Bytes ahead of use that a gemv fetches weights: less than a page, more than the latency of memory.
@@ -16,8 +16,8 @@ OCTALANE_INLINE int lines_per_block(const RecordLayout& record) {
 }
 
 OCTALANE_INLINE void prefetch_ahead(const std::byte* from, int lines) {
-  for (int i = 0; i < lines; ++i) _mm_prefetch(from + kAhead + i * 64, _MM_HINT_T0);
+  for (int i = 0; i < lines; ++i) __builtin_prefetch(from + kAhead + i * 64);
 }
 
 }  // namespace
-}  // namespace octalane::vnni
+}  // namespace octalane::tiles

@@ -4,11 +4,13 @@
 // Every operand of the inner loop is then a broadcast from one pointer plus a constant. Tokens past the last are zeros.
 #pragma once
 
+#include <emmintrin.h>
+
 #include "core/activations_view.h"
 #include "core/packed_view.h"
-#include "kernels/vnni/simd.h"
+#include "kernels/tiles/vectors.h"
 
-namespace octalane::vnni {
+namespace octalane::tiles {
 namespace {
 
 /// How sums are handed on: as fp32, or with the first of two sum groups as a pair of int16, one sum below the other
@@ -39,14 +41,18 @@ OCTALANE_INLINE int64_t padded_cols(const WeightSpec& spec, int64_t cols) {
   return (cols + record - 1) / record * record;
 }
 
+OCTALANE_INLINE __m128i load_16(const std::byte* from) {
+  return _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
+}
+
 /// T rows of `bytes` bytes, a multiple of 16 -> [unit of 4 bytes][T].
 template <int T>
 OCTALANE_INLINE void interleave(const std::byte* const (&rows)[T], int64_t bytes, std::byte* to) {
   for (int64_t c = 0; c < bytes; c += 16, to += 16 * T) {
     int m = 0;
     for (; m + 4 <= T; m += 4) {
-      const __m128i a = load_quarter(rows[m] + c), b = load_quarter(rows[m + 1] + c);
-      const __m128i d = load_quarter(rows[m + 2] + c), e = load_quarter(rows[m + 3] + c);
+      const __m128i a = load_16(rows[m] + c), b = load_16(rows[m + 1] + c);
+      const __m128i d = load_16(rows[m + 2] + c), e = load_16(rows[m + 3] + c);
       const __m128i low_ab = _mm_unpacklo_epi32(a, b), high_ab = _mm_unpackhi_epi32(a, b);
       const __m128i low_de = _mm_unpacklo_epi32(d, e), high_de = _mm_unpackhi_epi32(d, e);
       const __m128i units[4] = {_mm_unpacklo_epi64(low_ab, low_de), _mm_unpackhi_epi64(low_ab, low_de),
@@ -103,4 +109,4 @@ OCTALANE_INLINE void write_tokens(const ActivationsView& x, int64_t token, int64
 }
 
 }  // namespace
-}  // namespace octalane::vnni
+}  // namespace octalane::tiles

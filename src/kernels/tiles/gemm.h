@@ -4,23 +4,26 @@
 // regrouped once; those of one panel stay in the second-level cache while the tiles of a block pass by, and so do the
 // sums of that block, from panel to panel. y is written once.
 //
-// A Lane brings: Panel, kPanelCols, kTokens (of a block, at most), kLeastTokens, Stream and
+// A Lane brings: V (see vectors.h), Panel, kPanelCols, kTokens (of a block, at most), kLeastTokens, Stream and
 //   decode(tile record, count, panel)                     `count` records of one tile
 //   stream: Stream, its bytes(T, cols)                    of T tokens regrouped
 //   write<T>(first token, first column, cols, to)         regroups T tokens, zeros past the last
 //   multiply<Tiles, T>(panels, cols, x, y) -> end of x    y[Tiles][T] += panels times tokens
 #pragma once
 
+#include "core/ablation.h"
 #include "core/packed_view.h"
-#include "kernels/vnni/simd.h"
+#include "core/unroll.h"
+#include "kernels/kernel.h"
+#include "kernels/tiles/vectors.h"
 
-namespace octalane::vnni {
+namespace octalane::tiles {
 namespace {
 
 /// Bytes of regrouped tokens that a thread keeps at most, and their number.
 inline constexpr int64_t kMostChunkBytes = 3 << 20;
 inline constexpr int64_t kMostChunkTokens = 192;
-inline constexpr int64_t kBlockGroups = 4;  ///< groups of kGemmTiles tiles whose sums are kept
+inline constexpr int64_t kBlockGroups = 4;  ///< groups of V::kTiles tiles whose sums are kept
 
 /// How tokens are cut into blocks of equal size, and blocks into chunks.
 struct Chunk {
@@ -44,24 +47,28 @@ struct Chunk {
 
 template <class Lane>
 struct Scratch {
-  typename Lane::Panel* panels;  ///< [kGemmTiles]
-  __m512* sums;                  ///< [kBlockGroups][blocks][kGemmTiles][tokens_per_block]
+  using Floats = typename Lane::V::Floats;
+  static constexpr int kTiles = Lane::V::kTiles;
+
+  typename Lane::Panel* panels;  ///< [kTiles]
+  Floats* sums;                  ///< [kBlockGroups][blocks][kTiles][tokens_per_block]
   std::byte* tokens;             ///< [panel][blocks] regrouped tokens
 
   OCTALANE_INLINE Scratch(std::byte* from, const Chunk& chunk)
       : panels(reinterpret_cast<typename Lane::Panel*>(from)),
-        sums(reinterpret_cast<__m512*>(panels + kGemmTiles)),
-        tokens(reinterpret_cast<std::byte*>(sums + kBlockGroups * kGemmTiles * chunk.tokens())) {}
+        sums(reinterpret_cast<Floats*>(panels + kTiles)),
+        tokens(reinterpret_cast<std::byte*>(sums + kBlockGroups * kTiles * chunk.tokens())) {}
 
   OCTALANE_INLINE static int64_t bytes(const typename Lane::Stream& stream, int64_t tokens, int64_t cols) {
     const Chunk chunk = Chunk::of<Lane>(stream, tokens, cols);
-    return kGemmTiles * static_cast<int64_t>(sizeof(typename Lane::Panel)) +
-           kBlockGroups * kGemmTiles * chunk.tokens() * static_cast<int64_t>(sizeof(__m512)) +
+    return kTiles * static_cast<int64_t>(sizeof(typename Lane::Panel)) +
+           kBlockGroups * kTiles * chunk.tokens() * static_cast<int64_t>(sizeof(Floats)) +
            chunk.blocks * stream.bytes(chunk.tokens_per_block, cols);
   }
 };
 
 /// One panel of a group of tiles and the tokens of the chunk that meet it.
+template <class V>
 struct Slab {
   int64_t tile;
   int cols;
@@ -69,28 +76,30 @@ struct Slab {
   int64_t token;
   int64_t blocks;
   const std::byte* tokens;
-  __m512* sums;
-  const std::byte* next[kGemmTiles];  ///< packed weights to decode next, fetched meanwhile
-  int64_t next_bytes;                 ///< of each tile
+  typename V::Floats* sums;
+  const std::byte* next[V::kTiles];  ///< packed weights to decode next, fetched meanwhile
+  int64_t next_bytes;                ///< of each tile
 };
 
 /// Fetches a share of what is decoded next.
-OCTALANE_INLINE void prefetch_next(const Slab& slab, int64_t block) {
+template <class V>
+OCTALANE_INLINE void prefetch_next(const Slab<V>& slab, int64_t block) {
   if (leaves_out(Ablation::no_decode)) return;
   const int64_t lines = (slab.next_bytes + 64 * slab.blocks - 1) / (64 * slab.blocks);
-  for (int i = 0; i < kGemmTiles; ++i) {
+  for (int i = 0; i < V::kTiles; ++i) {
     const std::byte* line = slab.next[i] + block * lines * 64;
-    for (int64_t j = 0; j < lines; ++j, line += 64) _mm_prefetch(line, _MM_HINT_T0);
+    for (int64_t j = 0; j < lines; ++j, line += 64) __builtin_prefetch(line);
   }
 }
 
-template <int Tiles, int T>
-OCTALANE_INLINE void write_outputs(const MatmulArgs& args, int64_t tile, int64_t token, const __m512 (&y)[Tiles][T]) {
+template <class V, int Tiles, int T>
+OCTALANE_INLINE void write_outputs(const MatmulArgs& args, int64_t tile, int64_t token,
+                                   const typename V::Floats (&y)[Tiles][T]) {
   float* const to = args.y.row(token) + tile * kRows;
   unroll<T>([&](auto m) OCTALANE_INLINE_LAMBDA {
     if (token + m.value >= args.x.rows) return;
     for (int i = 0; i < Tiles; ++i) {
-      TileRows(args.w.rows, tile + i).store(to + m.value * args.y.row_stride + i * kRows, y[i][m.value]);
+      V::store_rows(V::rows(args.w, tile + i), to + m.value * args.y.row_stride + i * kRows, y[i][m.value]);
     }
   });
 }
@@ -98,20 +107,21 @@ OCTALANE_INLINE void write_outputs(const MatmulArgs& args, int64_t tile, int64_t
 /// All tokens of a chunk times one panel of Tiles tiles.
 template <int Tiles, int T, class Lane>
 [[gnu::noinline]] void multiply_slab(const Lane& lane, const MatmulArgs& args, const typename Lane::Panel* panels,
-                                     const Slab& slab) {
+                                     const Slab<typename Lane::V>& slab) {
+  using V = typename Lane::V;
   const std::byte* x = slab.tokens;
-  __m512* sums = slab.sums;
+  typename V::Floats* sums = slab.sums;
   for (int64_t block = 0; block < slab.blocks; ++block, sums += Tiles * T) {
     prefetch_next(slab, block);
-    __m512 y[Tiles][T] = {};
-    if (!slab.first) {
-      unroll<Tiles>([&](auto i) OCTALANE_INLINE_LAMBDA {
-        unroll<T>([&](auto m) OCTALANE_INLINE_LAMBDA { y[i.value][m.value] = sums[i.value * T + m.value]; });
+    typename V::Floats y[Tiles][T];
+    unroll<Tiles>([&](auto i) OCTALANE_INLINE_LAMBDA {
+      unroll<T>([&](auto m) OCTALANE_INLINE_LAMBDA {
+        y[i.value][m.value] = slab.first ? V::zero_floats() : sums[i.value * T + m.value];
       });
-    }
+    });
     x = lane.template multiply<Tiles, T>(panels, slab.cols, x, y);
     if (slab.last) {
-      write_outputs<Tiles, T>(args, slab.tile, slab.token + block * T, y);
+      write_outputs<V, Tiles, T>(args, slab.tile, slab.token + block * T, y);
     } else {
       unroll<Tiles>([&](auto i) OCTALANE_INLINE_LAMBDA {
         unroll<T>([&](auto m) OCTALANE_INLINE_LAMBDA { sums[i.value * T + m.value] = y[i.value][m.value]; });
@@ -143,7 +153,7 @@ class Gemm {
   OCTALANE_INLINE void run() const {
     for (int64_t token = 0; token < args_.x.rows; token += chunk_.tokens()) {
       write_chunk(token);
-      constexpr int64_t block_tiles = kBlockGroups * kGemmTiles;
+      constexpr int64_t block_tiles = kBlockGroups * kTiles;
       for (int64_t tile = args_.tile_begin; tile < args_.tile_end; tile += block_tiles) {
         const int64_t end = tile + block_tiles < args_.tile_end ? tile + block_tiles : args_.tile_end;
         multiply_block(token, tile, end);
@@ -152,6 +162,9 @@ class Gemm {
   }
 
  private:
+  using V = typename Lane::V;
+  static constexpr int kTiles = V::kTiles;
+
   OCTALANE_INLINE int64_t blocks_from(int64_t token) const {
     const int64_t left = args_.x.rows - token < chunk_.tokens() ? args_.x.rows - token : chunk_.tokens();
     return (left + chunk_.tokens_per_block - 1) / chunk_.tokens_per_block;
@@ -176,16 +189,16 @@ class Gemm {
   /// The tokens of a chunk times the tiles [begin, end), at most kBlockGroups groups of them.
   OCTALANE_INLINE void multiply_block(int64_t token, int64_t begin, int64_t end) const {
     const PackedView& w = args_.w;
-    Slab slab{.tile = begin,
-              .cols = 0,
-              .first = true,
-              .last = false,
-              .token = token,
-              .blocks = blocks_from(token),
-              .tokens = scratch_.tokens,
-              .sums = scratch_.sums,
-              .next = {},
-              .next_bytes = 0};
+    Slab<V> slab{.tile = begin,
+                 .cols = 0,
+                 .first = true,
+                 .last = false,
+                 .token = token,
+                 .blocks = blocks_from(token),
+                 .tokens = scratch_.tokens,
+                 .sums = scratch_.sums,
+                 .next = {},
+                 .next_bytes = 0};
     int64_t record = 0;
     do {  // once without columns, for there are zeros to write
       const int64_t left = w.records - record;
@@ -195,14 +208,14 @@ class Gemm {
       slab.last = count == left;
       slab.next_bytes = int64_t{count} * w.record.bytes;
       slab.tokens = scratch_.tokens + slab_bytes(record * w.record.cols);
-      for (int64_t tile = begin; tile < end; tile += kGemmTiles) {
-        const int tiles = end - tile < kGemmTiles ? 1 : kGemmTiles;
+      for (int64_t tile = begin; tile < end; tile += kTiles) {
+        const int tiles = end - tile < kTiles ? 1 : kTiles;
         slab.tile = tile;
         slab.sums = scratch_.sums + (tile - begin) * chunk_.tokens();
-        const bool last_tiles = tile + kGemmTiles >= end;
-        const int64_t next_tile = !last_tiles ? tile + kGemmTiles : slab.last ? end : begin;
+        const bool last_tiles = tile + kTiles >= end;
+        const int64_t next_tile = !last_tiles ? tile + kTiles : slab.last ? end : begin;
         const int64_t next_record = !last_tiles ? record : slab.last ? 0 : record + count;
-        for (int i = 0; i < kGemmTiles; ++i) slab.next[i] = w.at(next_tile + i, next_record);
+        for (int i = 0; i < kTiles; ++i) slab.next[i] = w.at(next_tile + i, next_record);
         const bool decodes = decodes_panel(tile == args_.tile_begin && record == 0);
         for (int i = 0; i < tiles && decodes; ++i) lane_.decode(w.at(tile + i, record), count, scratch_.panels[i]);
         multiply(tiles, slab);
@@ -211,10 +224,10 @@ class Gemm {
     } while (record < w.records);
   }
 
-  OCTALANE_INLINE void multiply(int tiles, const Slab& slab) const {
+  OCTALANE_INLINE void multiply(int tiles, const Slab<V>& slab) const {
     with_tokens<Lane::kLeastTokens, Lane::kTokens>(chunk_.tokens_per_block, [&](auto t) OCTALANE_INLINE_LAMBDA {
-      if (tiles == kGemmTiles) {
-        multiply_slab<kGemmTiles, t.value>(lane_, args_, scratch_.panels, slab);
+      if (tiles == kTiles) {
+        multiply_slab<kTiles, t.value>(lane_, args_, scratch_.panels, slab);
       } else {
         multiply_slab<1, t.value>(lane_, args_, scratch_.panels, slab);
       }
@@ -230,4 +243,4 @@ class Gemm {
 };
 
 }  // namespace
-}  // namespace octalane::vnni
+}  // namespace octalane::tiles

@@ -5,7 +5,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "files/output_file.h"
@@ -39,7 +38,9 @@ std::string cpuinfo(const std::string& key) {
 
 std::string file_bytes(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
+  std::string bytes(file.seekg(0, std::ios::end) ? static_cast<size_t>(file.tellg()) : 0, '\0');
+  file.seekg(0).read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  return bytes;
 }
 
 const Kernel* find_kernel(const std::string& wanted) {

@@ -25,13 +25,6 @@ class StartLine {
   std::atomic<int> missing_;
 };
 
-/// Seconds that the calling thread has had a core.
-double thread_seconds() {
-  timespec time{};
-  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
-}
-
 struct Work {
   double units = 0, seconds = 0;
   double rate() const { return units / seconds; }
@@ -71,6 +64,12 @@ int64_t units_lasting(double seconds, const std::function<void(int64_t)>& work) 
 
 double probe_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+double thread_seconds() {
+  timespec time{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
 double median_of(std::vector<double> samples) {

@@ -10,6 +10,9 @@ namespace octalane {
 /// Seconds on a clock that only goes forward.
 double probe_seconds();
 
+/// Seconds that the calling thread has had a core.
+double thread_seconds();
+
 /// Sorts a copy. Precondition: not empty.
 double median_of(std::vector<double> samples);
 

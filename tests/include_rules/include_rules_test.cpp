@@ -80,6 +80,9 @@ TEST(IncludeRules, flagged_code_that_looks_beyond_core_and_its_folder_is_found) 
   EXPECT_THAT(violations(flagged, "#include \"kernels/registry.h\"\n"), ElementsAre(HasSubstr("own folder")));
   EXPECT_THAT(violations(flagged, "#include <algorithm>\n"), ElementsAre(HasSubstr("standard templates")));
   EXPECT_THAT(violations(flagged, "#include \"core/packed_view.h\"\n#include \"kernels/avx2/simd.h\"\n"), IsEmpty());
+  EXPECT_THAT(violations("src/kernels/amx/gemm.h", "#include \"kernels/vnni/unpack.h\"\n"), IsEmpty()) << "extended";
+  EXPECT_THAT(violations("src/kernels/vnni/gemm.h", "#include \"kernels/amx/tiles.h\"\n"),
+              ElementsAre(HasSubstr("own folder")));
   EXPECT_THAT(violations("src/kernels/avx2/probe.cpp", "#include \"kernels/probe_loops.h\"\n"), IsEmpty());
   EXPECT_THAT(violations(flagged, "#include \"kernels/tiles/gemm.h\"\n"), IsEmpty());
   EXPECT_THAT(violations("src/kernels/tiles/gemm.h", "#include \"kernels/vnni/unpack.h\"\n"),

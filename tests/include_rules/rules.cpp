@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "formats/format.h"
+#include "kernels/registry.h"
 
 namespace octalane::test {
 namespace {
@@ -40,9 +41,6 @@ constexpr std::string_view kContract[] = {"kernels/kernel.h", "kernels/registry.
 
 /// Loops that the flagged sources of several instruction sets share: inline or local, every line of it.
 constexpr std::string_view kSharedLoops[] = {"kernels/probe_loops.h", "kernels/tiles/"};
-
-/// Instruction sets that include headers of the one that they extend.
-constexpr std::pair<std::string_view, std::string_view> kExtensions[] = {{"avxvnni", "kernels/avx2/"}};
 
 /// Standard headers of code that is built for one instruction set: none that brings templates or inline functions, for
 /// the linker may keep that code's copy of them for everyone.
@@ -100,11 +98,13 @@ std::string why_not_quoted(const Place& place, std::string_view header) {
   if (!place.isa.empty() && to == "kernels") {
     const auto begins = [&](std::string_view start) { return header.starts_with(start); };
     if (begins(own_isa) || header == kContract[0] || std::ranges::any_of(kSharedLoops, begins)) return {};
-    for (const auto& [isa, extended] : kExtensions) {
-      if (place.isa == isa && begins(extended)) return {};
+    // An instruction set is built with the flags of what it extends.
+    for (const IsaTable* isa = find_isa(place.isa); isa != nullptr && isa->extends != nullptr;) {
+      if (begins(fmt::format("kernels/{}/", isa->extends))) return {};
+      isa = find_isa(isa->extends);
     }
     if (!place.flagged && header.substr(to.size() + 1).find('/') == std::string_view::npos) return {};
-    return "an instruction set includes core/, the contract, shared loops, its own folder and the one that it extends";
+    return "an instruction set includes core/, the contract, shared loops, its own folder and those of what it extends";
   }
   if (to == place.room) {
     if (to == "kernels" && header.substr(8).find('/') != std::string_view::npos)

@@ -3,10 +3,13 @@
 #pragma once
 
 #include "core/restage.h"
-#include "kernels/amx/unpack.h"
+#include "kernels/avx512bf16/decode.h"
 
 namespace octalane::amx {
 namespace {
+
+using namespace vnni;
+using namespace avx512bf16;
 
 template <int Bits, bool Table>
 class CodeDecoderS8 {
@@ -14,7 +17,7 @@ class CodeDecoderS8 {
   /// `s8` holds the scales of the tile's units, [units][16]; a unit has `unit_blocks` blocks of 32 columns.
   OCTALANE_INLINE explicit CodeDecoderS8(const PackedView& w) : w_(w) {
     // Table codes are looked up as level + 128, so that all codes are unsigned bytes.
-    const __m128i levels = load_16(reinterpret_cast<const std::byte*>(&w.spec.code.table));
+    const __m128i levels = load_quarter(&w.spec.code.table);
     table_ = _mm512_broadcast_i32x4(_mm_add_epi8(levels, _mm_set1_epi8(-128)));
     zero_ = _mm512_set1_epi32(Table ? 128 : w.spec.code.zero);
   }

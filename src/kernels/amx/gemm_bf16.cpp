@@ -1,5 +1,5 @@
-#include "kernels/amx/decode_bf16.h"
 #include "kernels/amx/gemm.h"
+#include "kernels/avx512bf16/decode.h"
 
 namespace octalane::amx {
 namespace {
@@ -25,35 +25,15 @@ struct Sums {
   gemm<Bf16>(args, bf16_panels(args.x.rows, args.w.padded_cols()), decode, convert_for);
 }
 
-template <class Decoder>
-void run(const MatmulArgs& args) {
-  const Decoder decoder(args.w);
-  const Decode decode{&decoder, [](const void* self, int64_t tile, int64_t step, int64_t steps, std::byte* out) {
-                        // A step is a block of 32 columns.
-                        (*static_cast<const Decoder*>(self))(tile, step, step + steps, out, kStepPair);
-                      }};
-  multiply(args, decode);
-}
-
 }  // namespace
 
 void bf16_gemm(const MatmulArgs& args) {
-  const CodeSpec& code = args.w.spec.code;
-  switch (code.map) {
-    case CodeMap::f16: return run<FloatDecoderBf16<CodeMap::f16>>(args);
-    case CodeMap::bf16: return run<FloatDecoderBf16<CodeMap::bf16>>(args);
-    case CodeMap::f32: return run<FloatDecoderBf16<CodeMap::f32>>(args);
-    case CodeMap::table: return run<CodeDecoderBf16<4>>(args);
-    case CodeMap::offset: break;
-  }
-  switch (code.bits) {
-    case 2: return run<CodeDecoderBf16<2>>(args);
-    case 3: return run<CodeDecoderBf16<3>>(args);
-    case 4: return run<CodeDecoderBf16<4>>(args);
-    case 5: return run<CodeDecoderBf16<5>>(args);
-    case 6: return run<CodeDecoderBf16<6>>(args);
-    default: return run<CodeDecoderBf16<8>>(args);
-  }
+  with_any_decoder(args.w, [&](const Decoder& decoder) {
+    multiply(args, {&decoder, [](const void* self, int64_t tile, int64_t step, int64_t steps, std::byte* out) {
+                      const auto& d = *static_cast<const Decoder*>(self);
+                      d.fill(d.self, tile, step, step + steps, out, kStepPair);  // a step is a block of 32 columns
+                    }});
+  });
 }
 
 }  // namespace octalane::amx

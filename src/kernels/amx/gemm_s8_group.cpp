@@ -4,7 +4,7 @@
 #include "kernels/amx/output.h"
 #include "kernels/amx/panels.h"
 #include "kernels/amx/tiles.h"
-#include "kernels/amx/unpack.h"
+#include "kernels/avx512bf16/decode.h"
 
 namespace octalane::amx {
 namespace {
@@ -33,7 +33,7 @@ void decode(const PackedView& w, const GroupCut& cut, int64_t tile, int64_t tile
             std::byte* panel) {
   const Records records(panel, cut);
   const int blocks = cut.group / kBlockCols;  // of 32 columns, in a group
-  const __m512i table = _mm512_broadcast_i32x4(load_16(reinterpret_cast<const std::byte*>(&w.spec.code.table)));
+  const __m512i table = _mm512_broadcast_i32x4(load_quarter(&w.spec.code.table));
   const __m512i zero = _mm512_set1_epi8(static_cast<char>(w.spec.code.zero));
   for (int64_t t = tile; t < tile_end; ++t) {
     const int64_t half = (t - tile) % 2;

@@ -25,9 +25,6 @@ int64_t s8_group_scratch(const Problem& problem);
 int64_t s8_row_scratch(const Problem& problem);
 int64_t s8_block_scratch(const Problem& problem);
 
-void quantize_bf16_tiles(const QuantizeArgs& args);
-void quantize_s8_tiles(const QuantizeArgs& args);
-
 inline constexpr int kProbes = 12;
 extern const ProbeLoop probes[kProbes];
 

@@ -3,10 +3,13 @@
 #pragma once
 
 #include "kernels/amx/panels.h"
-#include "kernels/amx/unpack.h"
+#include "kernels/avx512bf16/decode.h"
 
 namespace octalane::amx {
 namespace {
+
+using namespace vnni;
+using namespace avx512bf16;
 
 /// Lines of a strip on their way to y.
 class Drip {

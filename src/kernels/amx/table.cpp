@@ -49,18 +49,9 @@ constexpr Kernel kernels[] = {
     row(StagedType::s8_block, Exactness::bits, block_groups, s8_block_scratch, s8_block_gemm),
 };
 
-constexpr Quantizer quantizers[] = {
-    {ActivationForm::bf16_tiles, quantize_bf16_tiles},
-    {ActivationForm::s8_tiles, quantize_s8_tiles},
-};
-
 }  // namespace
 
-constinit const IsaTable k_amx_table = {.name = "amx",
-                                        .extends = "vnni",
-                                        .unavailable = unavailable,
-                                        .kernels = kernels,
-                                        .quantizers = quantizers,
-                                        .probes = probes};
+constinit const IsaTable k_amx_table = {
+    .name = "amx", .extends = "avx512bf16", .unavailable = unavailable, .kernels = kernels, .probes = probes};
 
 }  // namespace octalane

@@ -36,6 +36,8 @@ int64_t s8_nested_gemv_scratch(const Problem& problem);
 
 void quantize_bf16(const QuantizeArgs& args);
 void quantize_s8(const QuantizeArgs& args);
+void quantize_bf16_tiles(const QuantizeArgs& args);
+void quantize_s8_tiles(const QuantizeArgs& args);
 
 void attend(const AttendArgs& args);
 

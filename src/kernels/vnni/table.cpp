@@ -53,6 +53,8 @@ constexpr Kernel kernels[] = {
 constexpr Quantizer quantizers[] = {
     {ActivationForm::bf16_as_f32, quantize_bf16},
     {ActivationForm::s8, quantize_s8},
+    {ActivationForm::bf16_tiles, quantize_bf16_tiles},
+    {ActivationForm::s8_tiles, quantize_s8_tiles},
 };
 
 }  // namespace

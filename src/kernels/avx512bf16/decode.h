@@ -2,10 +2,31 @@
 // each weight decoded in fp32 as core/code_spec.h states and rounded once, to nearest-even (subnormals to 0).
 #pragma once
 
-#include "kernels/amx/unpack.h"
+#include "kernels/vnni/unpack.h"
 
-namespace octalane::amx {
+namespace octalane::avx512bf16 {
 namespace {
+
+using namespace vnni;
+
+/// Bytes ahead of the one in use that packed weights are fetched to L1.
+inline constexpr int kPrefetchAhead = 5120;
+
+/// visit(block, record, its 32-column block in the record, block index along K) for blocks [begin, end) of a tile.
+template <class Visit>
+OCTALANE_INLINE void for_each_block(const PackedView& w, int64_t tile, int64_t begin, int64_t end, const Visit& visit) {
+  const int64_t per_record = w.record.cols / kBlockCols;
+  int64_t r = begin / per_record, in_record = begin % per_record;
+  for (int64_t b = begin; b < end; ++b) {
+    const std::byte* record = w.at(tile, r);
+    const std::byte* block = record + in_record * w.record.block_bytes;
+    for (int line = 0; line < w.record.block_bytes + 64; line += 64) {
+      _mm_prefetch(reinterpret_cast<const char*>(block) + kPrefetchAhead + line, _MM_HINT_T0);
+    }
+    visit(block, record, static_cast<int>(in_record), b);
+    if (++in_record == per_record) in_record = 0, ++r;
+  }
+}
 
 /// Two columns of fp32 weights -> one row of a right operand.
 OCTALANE_INLINE __m512i pair_of(__m512 even, __m512 odd) {
@@ -17,9 +38,9 @@ OCTALANE_INLINE __m512i pair_of(__m512 even, __m512 odd) {
 
 /// Weights of codes. Levels of up to 5 bits are looked up in registers, wider ones converted.
 template <int Bits>
-class CodeDecoderBf16 {
+class CodeDecoder {
  public:
-  OCTALANE_INLINE explicit CodeDecoderBf16(const PackedView& w) : w_(w) {
+  OCTALANE_INLINE explicit CodeDecoder(const PackedView& w) : w_(w) {
     const CodeSpec& code = w.spec.code;
     if constexpr (Bits <= 5) {
       alignas(64) float levels[32] = {};
@@ -98,9 +119,9 @@ class CodeDecoderBf16 {
 
 /// Weights of floats.
 template <CodeMap Map>
-class FloatDecoderBf16 {
+class FloatDecoder {
  public:
-  OCTALANE_INLINE explicit FloatDecoderBf16(const PackedView& w) : w_(w) {}
+  OCTALANE_INLINE explicit FloatDecoder(const PackedView& w) : w_(w) {}
 
   OCTALANE_INLINE void operator()(int64_t tile, int64_t begin, int64_t end, std::byte* out, int64_t stride) const {
     for_each_block(w_, tile, begin, end,
@@ -117,12 +138,48 @@ class FloatDecoderBf16 {
     const std::byte* odd = even + kRows * width;
     if constexpr (Map == CodeMap::f32) return pair_of(_mm512_loadu_ps(even), _mm512_loadu_ps(odd));
     if constexpr (Map == CodeMap::f16) return pair_of(halves_to_f32(even), halves_to_f32(odd));
-    const __m512i low = _mm512_cvtepu16_epi32(load_32(even)), high = _mm512_cvtepu16_epi32(load_32(odd));
+    const __m512i low = _mm512_cvtepu16_epi32(load_half(even)), high = _mm512_cvtepu16_epi32(load_half(odd));
     return _mm512_or_si512(low, _mm512_slli_epi32(high, 16));
   }
 
   const PackedView& w_;
 };
 
+/// body(decoder) with the decoder of these weights.
+template <class Body>
+OCTALANE_INLINE void with_decoder(const PackedView& w, const Body& body) {
+  switch (w.spec.code.map) {
+    case CodeMap::f16: return body(FloatDecoder<CodeMap::f16>(w));
+    case CodeMap::bf16: return body(FloatDecoder<CodeMap::bf16>(w));
+    case CodeMap::f32: return body(FloatDecoder<CodeMap::f32>(w));
+    case CodeMap::table: return body(CodeDecoder<4>(w));
+    case CodeMap::offset: break;
+  }
+  switch (w.spec.code.bits) {
+    case 2: return body(CodeDecoder<2>(w));
+    case 3: return body(CodeDecoder<3>(w));
+    case 4: return body(CodeDecoder<4>(w));
+    case 5: return body(CodeDecoder<5>(w));
+    case 6: return body(CodeDecoder<6>(w));
+    default: return body(CodeDecoder<8>(w));
+  }
+}
+
+/// A decoder whose type is forgotten, so that what runs around it is compiled once and not for every kind of code:
+/// blocks [begin, end) of 32 columns of one tile, block i to out + i * stride.
+struct Decoder {
+  const void* self;
+  void (*fill)(const void* self, int64_t tile, int64_t begin, int64_t end, std::byte* out, int64_t stride);
+};
+
+/// multiply(decoder) with the decoder of these weights.
+template <class Multiply>
+OCTALANE_INLINE void with_any_decoder(const PackedView& w, const Multiply& multiply) {
+  with_decoder(w, [&]<class D>(const D& decoder) OCTALANE_INLINE_LAMBDA {
+    multiply(Decoder{&decoder, [](const void* self, int64_t tile, int64_t begin, int64_t end, std::byte* out,
+                                  int64_t stride) { (*static_cast<const D*>(self))(tile, begin, end, out, stride); }});
+  });
+}
+
 }  // namespace
-}  // namespace octalane::amx
+}  // namespace octalane::avx512bf16

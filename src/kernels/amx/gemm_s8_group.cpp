@@ -119,9 +119,9 @@ class GroupRunner {
       const int64_t end = tile + 2 * cut_.pairs < args_.tile_end ? tile + 2 * cut_.pairs : args_.tile_end;
       for (int64_t group0 = 0; group0 < cut_.groups; group0 += cut_.depth) {
         const int64_t depth = cut_.groups - group0 < cut_.depth ? cut_.groups - group0 : cut_.depth;
-        if (decodes_panel(tile == args_.tile_begin && group0 == 0)) {
-          decode_groups(args_.w, cut_, tile, end, group0, depth, panel_);
-        }
+        const bool first = tile == args_.tile_begin && group0 == 0;
+        if (decodes_panel(first)) decode_groups(args_.w, cut_, tile, end, group0, depth, panel_);
+        if (first && leaves_out(Ablation::no_activation_load)) load<4>(panel_), load<5>(panel_);
         for (int64_t strip = 0; strip < cut_.strips; ++strip) strip_of_panel(tile, end, group0, depth, strip);
       }
     }
@@ -192,7 +192,7 @@ class GroupRunner {
       const std::byte* x = reinterpret_cast<const std::byte*>(args_.x.codes) +
                            tiled_index(strip * kStripTokens, column, args_.x.stride, kStepBytes);
       const bool drains = draining && at == 0;
-      load<4>(x);
+      if (!leaves_out(Ablation::no_activation_load)) load<4>(x);
       load<6>(w);
       product_s8<0, 4, 6>();
       if (drains) drain_.tile(0);
@@ -200,7 +200,7 @@ class GroupRunner {
       product_s8<1, 4, 7>();
       if (drains) drain_.tile(1);
       if constexpr (Halves == 2) {
-        load<5>(x + kStepTile);
+        if (!leaves_out(Ablation::no_activation_load)) load<5>(x + kStepTile);
         product_s8<2, 5, 6>();
         if (drains) drain_.tile(2);
         product_s8<3, 5, 7>();

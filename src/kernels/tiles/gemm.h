@@ -8,13 +8,15 @@
 //   decode(tile record, count, panel)                     `count` records of one tile
 //   stream: Stream, its bytes(T, cols)                    of T tokens regrouped
 //   write<T>(first token, first column, cols, to)         regroups T tokens, zeros past the last
-//   multiply<Tiles, T>(panels, cols, x, y) -> end of x    y[Tiles][T] += panels times tokens
+//   multiply<Tiles, T>(panels, cols, x, next, y) -> end of x   y[Tiles][T] += panels times tokens, fetching what is
+//   next
 #pragma once
 
 #include "core/ablation.h"
 #include "core/packed_view.h"
 #include "core/unroll.h"
 #include "kernels/kernel.h"
+#include "kernels/tiles/prefetch.h"
 #include "kernels/tiles/vectors.h"
 
 namespace octalane::tiles {
@@ -81,14 +83,15 @@ struct Slab {
   int64_t next_bytes;                ///< of each tile
 };
 
-/// Fetches a share of what is decoded next.
+/// What block `block` of the tokens fetches of what is decoded next.
 template <class V>
-OCTALANE_INLINE void prefetch_next(const Slab<V>& slab, int64_t block) {
-  if (leaves_out(Ablation::no_decode)) return;
-  const int64_t lines = (slab.next_bytes + 64 * slab.blocks - 1) / (64 * slab.blocks);
+OCTALANE_INLINE void take_share(const Slab<V>& slab, int64_t block, NextLines (&next)[V::kTiles]) {
+  const int64_t lines = leaves_out(Ablation::no_decode) ? 0 : (slab.next_bytes + 63) / 64;
+  const int64_t begin = lines * block / slab.blocks, end = lines * (block + 1) / slab.blocks;
+  const int64_t col_blocks = slab.cols > kBlockCols ? slab.cols / kBlockCols : 1;
   for (int i = 0; i < V::kTiles; ++i) {
-    const std::byte* line = slab.next[i] + block * lines * 64;
-    for (int64_t j = 0; j < lines; ++j, line += 64) __builtin_prefetch(line);
+    next[i] = {slab.next[i] + begin * 64, slab.next[i] + end * 64,
+               static_cast<int>((end - begin + col_blocks - 1) / col_blocks)};
   }
 }
 
@@ -112,14 +115,15 @@ template <int Tiles, int T, class Lane>
   const std::byte* x = slab.tokens;
   typename V::Floats* sums = slab.sums;
   for (int64_t block = 0; block < slab.blocks; ++block, sums += Tiles * T) {
-    prefetch_next(slab, block);
+    NextLines next[V::kTiles];
+    take_share(slab, block, next);
     typename V::Floats y[Tiles][T];
     unroll<Tiles>([&](auto i) OCTALANE_INLINE_LAMBDA {
       unroll<T>([&](auto m) OCTALANE_INLINE_LAMBDA {
         y[i.value][m.value] = slab.first ? V::zero_floats() : sums[i.value * T + m.value];
       });
     });
-    x = lane.template multiply<Tiles, T>(panels, slab.cols, x, y);
+    x = lane.template multiply<Tiles, T>(panels, slab.cols, x, next, y);
     if (slab.last) {
       write_outputs<V, Tiles, T>(args, slab.tile, slab.token + block * T, y);
     } else {

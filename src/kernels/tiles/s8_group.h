@@ -3,7 +3,6 @@
 
 #include "kernels/tiles/dots.h"
 #include "kernels/tiles/gemm.h"
-#include "kernels/tiles/prefetch.h"
 
 namespace octalane::tiles {
 namespace {
@@ -74,6 +73,7 @@ struct GroupPanel {
 template <class V>
 struct GroupPanelSource {
   const GroupPanel<V>* panel;
+  NextLines* next;
 
   template <int Quad>
   OCTALANE_INLINE typename V::Ints quad(int block) const {
@@ -82,7 +82,7 @@ struct GroupPanelSource {
   OCTALANE_INLINE typename V::Scales scales(int g) const {
     return {V::load_floats(panel->scale[g]), V::load_floats(panel->bias[g])};
   }
-  OCTALANE_INLINE void prefetch(int, int) const {}
+  OCTALANE_INLINE void prefetch(int, int blocks) const { next->fetch(blocks); }
 };
 
 /// Serves add_groups from a packed record.
@@ -146,9 +146,9 @@ struct S8GroupLane {
   }
   template <int Tiles, int T>
   OCTALANE_INLINE const std::byte* multiply(const Panel* panels, int cols, const std::byte* x,
-                                            typename V::Floats (&y)[Tiles][T]) const {
+                                            NextLines (&next)[V::kTiles], typename V::Floats (&y)[Tiles][T]) const {
     GroupPanelSource<V> sources[Tiles];
-    for (int i = 0; i < Tiles; ++i) sources[i].panel = panels + i;
+    for (int i = 0; i < Tiles; ++i) sources[i] = {panels + i, next + i};
     return add_groups<V, Split, Tiles, T>(sources, cols, args.w.spec.scale, x, y);
   }
 };

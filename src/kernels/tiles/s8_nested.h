@@ -3,7 +3,6 @@
 
 #include "kernels/tiles/dots.h"
 #include "kernels/tiles/gemm.h"
-#include "kernels/tiles/prefetch.h"
 
 namespace octalane::tiles {
 namespace {
@@ -95,6 +94,7 @@ template <class V>
 struct NestedPanelSource {
   const NestedPanel<V>* panel;
   int super, quads, groups;  ///< which, and how many each has
+  NextLines* next;
 
   template <int Quad>
   OCTALANE_INLINE typename V::Ints quad(int block) const {
@@ -107,7 +107,7 @@ struct NestedPanelSource {
   OCTALANE_INLINE typename V::Scales scales() const {
     return {V::load_floats(panel->scale[super]), V::load_floats(panel->bias[super])};
   }
-  OCTALANE_INLINE void prefetch(int, int) const {}
+  OCTALANE_INLINE void prefetch(int, int blocks) const { next->fetch(blocks); }
 };
 
 /// Serves add_super from a packed record.
@@ -173,11 +173,13 @@ struct S8NestedLane {
   }
   template <int Tiles, int T>
   OCTALANE_INLINE const std::byte* multiply(const Panel* panels, int cols, const std::byte* x,
-                                            typename V::Floats (&y)[Tiles][T]) const {
+                                            NextLines (&next)[V::kTiles], typename V::Floats (&y)[Tiles][T]) const {
     const ScaleSpec& scale = args.w.spec.scale;
     for (int super = 0; super * scale.super < cols; ++super) {
       NestedPanelSource<V> sources[Tiles];
-      for (int i = 0; i < Tiles; ++i) sources[i] = {panels + i, super, scale.super / 4, scale.super / scale.group};
+      for (int i = 0; i < Tiles; ++i) {
+        sources[i] = {panels + i, super, scale.super / 4, scale.super / scale.group, next + i};
+      }
       x = add_super<V, Split, Tiles, T>(sources, scale, x, y);
     }
     return x;

@@ -53,8 +53,11 @@ struct Bf16Lane {
   }
   template <int Tiles, int T>
   OCTALANE_INLINE const std::byte* multiply(const FloatPanel* panels, int cols, const std::byte* x,
-                                            __m512 (&y)[Tiles][T]) const {
+                                            tiles::NextLines (&next)[V::kTiles], __m512 (&y)[Tiles][T]) const {
     for (int k = 0; k < cols; ++k, x += 4 * T) {
+      if (k % kBlockCols == 0) {
+        for (tiles::NextLines& lines : next) lines.fetch(1);
+      }
       __m512 weights[Tiles];
       unroll<Tiles>([&](auto i)
                         OCTALANE_INLINE_LAMBDA { weights[i.value] = _mm512_load_ps(panels[i.value].weights[k]); });

@@ -18,7 +18,7 @@ OCTALANE_INLINE void multiply_tiles(const MatmulArgs& args, const Decoder& decod
     const std::byte* records[Tiles];
     for (int i = 0; i < Tiles; ++i) records[i] = w.at(tile + i, r);
     const auto fetch = [&](int block) OCTALANE_INLINE_LAMBDA {
-      for (int i = 0; i < Tiles; ++i) tiles::prefetch_ahead(records[i] + block * block_lines * 64, block_lines);
+      for (int i = 0; i < Tiles; ++i) tiles::prefetch_ahead(records[i] + block * block_lines * 64, block_lines, Tiles);
     };
     const auto multiply = [&](auto i, int column, __m512 weights) OCTALANE_INLINE_LAMBDA {
       unroll<T>([&](auto m) OCTALANE_INLINE_LAMBDA {

@@ -132,6 +132,8 @@ struct ProbeLoop {
   ProbeKind kind = ProbeKind::registers;
   double ops = 0;  ///< of one iteration; a multiply and an add are two
   void (*run)(const ProbeArgs&) = nullptr;
+  /// Null = every processor of the instruction set has it.
+  bool (*available)() = nullptr;
 };
 
 /// The maths of single rows (core/row_math.h), compiled for an instruction set; the same bits from all of them.

@@ -37,6 +37,7 @@ std::vector<Task> list_tasks(std::span<const IsaTable* const> isas, const Instru
     for (const IsaTable* isa : isas) {
       for (const ProbeLoop& loop : isa->probes) {
         if (!options.instruction.empty() && options.instruction != loop.instruction) continue;
+        if (loop.available != nullptr && !loop.available()) continue;
         const auto same = [&](const InstructionRate& rate) {
           return rate.instruction == loop.instruction && rate.isa == isa->name && rate.threads == threads;
         };

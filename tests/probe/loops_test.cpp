@@ -29,7 +29,8 @@ double sum_of(const ProbeLoop& loop, const std::byte* out) {
     return sum;
   };
   const auto same = [](auto value) { return value; };
-  if (loop.element == ProbeElement::f16) return add_up([](uint16_t bits) { return f16_to_f32(bits); }, uint16_t{});
+  if (std::string_view(loop.instruction).ends_with("ph"))
+    return add_up([](uint16_t bits) { return f16_to_f32(bits); }, uint16_t{});
   if (loop.element == ProbeElement::s8 && !drains(loop.kind)) return add_up(same, int32_t{});
   return add_up(same, float{});
 }
@@ -45,6 +46,7 @@ void for_each_loop_here(Visit visit) {
     const bool emulated = std::string_view(isa->name) == "amx" && test::emulate_amx();
     if (!isa->unavailable().empty() && !emulated) continue;
     for (const ProbeLoop& loop : isa->probes) {
+      if (loop.available != nullptr && !loop.available()) continue;
       SCOPED_TRACE(row_name(*isa, loop));
       visit(loop);
     }

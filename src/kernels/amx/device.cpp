@@ -35,6 +35,11 @@ int64_t bytes(const Panels& cut) { return cut.panel_bytes() + cut.accumulator_by
 
 }  // namespace
 
+bool has_fp16() {
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  return __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) != 0 && (eax >> 21 & 1u) != 0;
+}
+
 std::string unavailable() {
   static const std::string why = [] {
     std::string lacking = lacks_instructions();

@@ -25,8 +25,11 @@ int64_t s8_group_scratch(const Problem& problem);
 int64_t s8_row_scratch(const Problem& problem);
 int64_t s8_block_scratch(const Problem& problem);
 
-inline constexpr int kProbes = 12;
+inline constexpr int kProbes = 14;
 extern const ProbeLoop probes[kProbes];
+
+/// Whether the processor has the half-precision product too (AMX-FP16).
+bool has_fp16();
 
 /// Asks the processor, and then the operating system for permission to use the tile registers (kept by the process).
 std::string unavailable();

@@ -35,6 +35,15 @@ struct Bfloat16 {
   }
 };
 
+struct Half {
+  static constexpr double kOps = Bfloat16::kOps;
+  /// tdpfp16ps: VEX.128.F2.0F38.W0 5C /r. Clang 14 does not know it.
+  template <int C, int A, int B>
+  OCTALANE_INLINE static void product() {
+    asm volatile(".byte 0xC4, 0xE2, %c0, 0x5C, %c1" : : "i"((~B & 15) << 3 | 3), "i"(0xC0 | C << 3 | A));
+  }
+};
+
 OCTALANE_INLINE void zero_accumulators() {
   zero<0>();
   zero<1>();
@@ -142,8 +151,15 @@ struct TileDrain {
 
 template <template <class> class Loop, class Op>
 constexpr ProbeLoop plain_row(const char* instruction, ProbeElement element, ProbeKind kind) {
-  const Lane lane = element == ProbeElement::s8 ? Lane::s8 : Lane::bf16;
-  return probe_row<Loop<Op>>(instruction, lane, element, kind);
+  constexpr Lane kLanes[] = {Lane::s8, Lane::bf16, Lane::f16};
+  return probe_row<Loop<Op>>(instruction, kLanes[static_cast<int>(element)], element, kind);
+}
+
+template <template <class> class Loop>
+constexpr ProbeLoop half_row(ProbeKind kind) {
+  ProbeLoop row = plain_row<Loop, Half>("tdpfp16ps", ProbeElement::f16, kind);
+  row.available = has_fp16;
+  return row;
 }
 
 template <class Op, int Columns, int Steps>
@@ -166,6 +182,8 @@ constinit const ProbeLoop probes[kProbes] = {
     drain_row<UnsignedBytes, 64, 64>("tdpbusd", ProbeKind::drain_row),
     plain_row<TileRegisters, Bfloat16>("tdpbf16ps", ProbeElement::bf16, ProbeKind::registers),
     plain_row<TileLoaded, Bfloat16>("tdpbf16ps", ProbeElement::bf16, ProbeKind::loaded),
+    half_row<TileRegisters>(ProbeKind::registers),
+    half_row<TileLoaded>(ProbeKind::loaded),
 };
 
 }  // namespace octalane::amx

@@ -22,6 +22,9 @@ void s8_nested_gemv(const MatmulArgs& args);
 int64_t s8_nested_gemm_scratch(const Problem& problem);
 int64_t s8_nested_gemv_scratch(const Problem& problem);
 
+inline constexpr int kProbes = 5;
+extern const ProbeLoop probes[kProbes];
+
 std::string unavailable();
 
 }  // namespace octalane::avxvnni

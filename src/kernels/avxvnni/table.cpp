@@ -47,7 +47,7 @@ constinit const IsaTable k_avxvnni_table = {.name = "avxvnni",
                                             .quantizers = {},
                                             .attend = nullptr,
                                             .rows = nullptr,
-                                            .probes = {},
+                                            .probes = probes,
                                             .read = nullptr};
 
 }  // namespace octalane

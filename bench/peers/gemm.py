@@ -63,7 +63,13 @@ def labelled(program, cell):
     if program.name.startswith("octalane"):
         build = program.name.split(" ")[1].rpartition(":")[0]
         label = " ".join(filter(None, ["octalane", cell["staged"], cell["isa_asked"], os.path.basename(build)]))
+        cell["refused"] = of_the_lane(cell)
     return {"label": label, "program": program.name, **cell}
+
+
+def of_the_lane(cell):
+    """Refusals of kernels of the lane that ran; all others were refused because another lane was asked for."""
+    return [refusal for refusal in cell["refused"] if refusal["kernel"].startswith(cell["staged"] + "_")]
 
 
 def spread(samples):

@@ -7,14 +7,32 @@ import json
 import os
 import re
 import sys
+import textwrap
 
 import chart
 
 
-def compact(document):
-    """JSON of one line for each list of numbers."""
-    text = json.dumps(document, indent=1)
-    return re.sub(r"\[\s+([-\d.e+,\s]+?)\s+\]", lambda found: f"[{re.sub(chr(10) + ' *', ' ', found[1])}]", text) + "\n"
+def rounded(value):
+    """Floats to six significant digits: what a clock tells."""
+    if isinstance(value, float):
+        return float(f"{value:.6g}")
+    if isinstance(value, dict):
+        return {key: rounded(inner) for key, inner in value.items()}
+    return [rounded(inner) for inner in value] if isinstance(value, list) else value
+
+
+def compact(receipt):
+    """JSON of one line for each cell."""
+    cells = []
+
+    def held(cell):
+        cells.append(json.dumps(cell))
+        return f"@{len(cells) - 1}@"
+
+    cases = [{**case, "cells": [held(cell) for cell in case["cells"]],
+              "ratios": [held(ratio) for ratio in case["ratios"]]} for case in receipt["cases"]]
+    text = json.dumps({**receipt, "cases": cases}, indent=1)
+    return re.sub(r'"@(\d+)@"', lambda found: cells[int(found[1])], text) + "\n"
 
 
 def labels_of(cases):
@@ -108,7 +126,8 @@ def summary(receipt):
     for name, version in peers.items():
         lines.append(f"{name}: " + ", ".join(f"{key} {value}" for key, value in version.items() if key != "features") + ".")
     for failure in receipt["failed"]:
-        lines.append(f"Not run: {failure['format']}, {failure['program']}: {failure['error']}")
+        why = textwrap.shorten(failure["error"], 120, placeholder=" ...")
+        lines.append(f"Not run: {failure['format']}, {failure['program']}: {why}")
     return "\n".join(lines)
 
 
@@ -136,6 +155,7 @@ def write_reports(receipt, path):
 
 
 def write(receipt, path):
+    receipt = rounded(receipt)
     with open(f"{path}.json", "w") as file:
         file.write(compact(receipt))
     write_reports(receipt, path)

@@ -16,7 +16,7 @@ struct Vectors {
   using Scales = avx2::GroupScales;
   using Rows = avx2::TileRows;
   static constexpr int kTiles = 1, kS8Tokens = avxvnni::kS8Tokens, kLeastS8Tokens = avxvnni::kLeastS8Tokens;
-  static constexpr int kS8PanelCols = avxvnni::kS8PanelCols, kGemvTokens = avxvnni::kGemvTokens;
+  static constexpr int kS8PanelCols = avxvnni::kS8PanelCols, kGemvTokens = avxvnni::kGemvTokens, kGemvBlocks = 1;
 
   OCTALANE_INLINE static Ints both(__m256i a) { return {{a, a}}; }
   OCTALANE_INLINE static Ints zero_ints() { return both(_mm256_setzero_si256()); }

@@ -3,6 +3,7 @@
 
 #include "core/ablation.h"
 #include "core/unroll.h"
+#include "kernels/kernel.h"
 #include "kernels/tiles/tokens.h"
 
 namespace octalane::tiles {
@@ -76,13 +77,31 @@ OCTALANE_INLINE void dot_group(const Source (&sources)[Tiles], int block, int bl
   }
 }
 
-/// body(Constant<T>) with the number of tokens that a gemv multiplies at once: a power of two, at most V::kGemvTokens.
+/// Tokens that a gemv multiplies with one record after another: Blocks blocks of T, each from registers.
+template <int Tokens, int Count>
+struct GemvShape {
+  static constexpr int T = Tokens, kBlocks = Count;
+};
+
+/// body(GemvShape) for as many tokens, at most V::kGemvTokens * V::kGemvBlocks. Streams are padded to whole blocks.
 template <class V, int T = 1, class Body>
-OCTALANE_INLINE void with_gemv_tokens(int64_t tokens, const Body& body) {
+OCTALANE_INLINE void with_gemv_shape(int64_t tokens, const Body& body) {
   if constexpr (T < V::kGemvTokens) {
-    if (tokens > T) return with_gemv_tokens<V, 2 * T>(tokens, body);
+    if (tokens > T) return with_gemv_shape<V, 2 * T>(tokens, body);
+  } else if constexpr (V::kGemvBlocks == 2) {
+    if (tokens > T + T / 2) return body(GemvShape<T, 2>{});
+    if (tokens > T) return body(GemvShape<T * 3 / 4, 2>{});
   }
-  body(Constant<T>{});
+  body(GemvShape<T, 1>{});
+}
+
+/// Every block of tokens, all columns, one stream behind the other.
+template <class Shape, Sums How>
+OCTALANE_INLINE void write_blocks(const MatmulArgs& args, int fold) {
+  const int64_t cols = args.w.padded_cols(), bytes = TokenStream{args.x.groups}.bytes(Shape::T, cols);
+  for (int b = 0; b < Shape::kBlocks; ++b) {
+    write_tokens<Shape::T, How>(args.x, b * Shape::T, 0, cols, fold, args.scratch + b * bytes);
+  }
 }
 
 }  // namespace

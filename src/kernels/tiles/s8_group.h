@@ -177,19 +177,28 @@ OCTALANE_INLINE int64_t s8_group_gemm_scratch(const Problem& problem) {
 }
 
 /// Weights are decoded in registers, straight from the packed stream, and never stored.
-template <class V, int T, bool Split, class Stager>
+template <class V, class Shape, bool Split, class Stager>
 [[gnu::noinline]] void s8_group_tiles(const MatmulArgs& args, const Stager& stager) {
-  write_tokens<T, Sums::f32>(args.x, 0, 0, args.w.padded_cols(), stager.fold(), args.scratch);
+  constexpr int T = Shape::T, kBlocks = Shape::kBlocks;
+  write_blocks<Shape, Sums::f32>(args, stager.fold());
+  const int64_t stream_bytes = TokenStream{args.x.groups}.bytes(T, args.w.padded_cols());
   const int block_lines = lines_per_block(args.w.record);
   for (int64_t tile = args.tile_begin; tile < args.tile_end; ++tile) {
-    typename V::Floats y[1][T];
-    unroll<T>([&](auto m) OCTALANE_INLINE_LAMBDA { y[0][m.value] = V::zero_floats(); });
-    const std::byte* x = args.scratch;
+    typename V::Floats y[kBlocks][1][T];
+    const std::byte* x[kBlocks];
+    unroll<kBlocks>([&](auto b) OCTALANE_INLINE_LAMBDA {
+      unroll<T>([&](auto m) OCTALANE_INLINE_LAMBDA { y[b.value][0][m.value] = V::zero_floats(); });
+      x[b.value] = args.scratch + b.value * stream_bytes;
+    });
     for (int64_t r = 0; r < args.w.records; ++r) {
-      const GroupRecordSource<V, Stager> source[1] = {{stager, args.w, args.w.at(tile, r), block_lines}};
-      x = add_groups<V, Split, 1, T>(source, args.w.record.cols, args.w.spec.scale, x, y);
+      unroll<kBlocks>([&](auto b) OCTALANE_INLINE_LAMBDA {
+        const int lines = b.value == 0 ? block_lines : 0;
+        const GroupRecordSource<V, Stager> source[1] = {{stager, args.w, args.w.at(tile, r), lines}};
+        x[b.value] = add_groups<V, Split, 1, T>(source, args.w.record.cols, args.w.spec.scale, x[b.value], y[b.value]);
+      });
     }
-    write_outputs<V, 1, T>(args, tile, 0, y);
+    unroll<kBlocks>([&](auto b)
+                        OCTALANE_INLINE_LAMBDA { write_outputs<V, 1, T>(args, tile, b.value * T, y[b.value]); });
   }
 }
 
@@ -197,9 +206,9 @@ template <class V>
 OCTALANE_INLINE void s8_group_gemv(const MatmulArgs& args) {
   if (args.x.rows == 0) return;
   with_stager<V>(args.w, [&](const auto& stager) {
-    with_gemv_tokens<V>(args.x.rows, [&](auto t) OCTALANE_INLINE_LAMBDA {
-      if (args.w.spec.scale.group < kBlockCols) return s8_group_tiles<V, t.value, true>(args, stager);
-      s8_group_tiles<V, t.value, false>(args, stager);
+    with_gemv_shape<V>(args.x.rows, [&]<class Shape>(const Shape&) {
+      if (args.w.spec.scale.group < kBlockCols) return s8_group_tiles<V, Shape, true>(args, stager);
+      s8_group_tiles<V, Shape, false>(args, stager);
     });
   });
 }
@@ -207,7 +216,7 @@ OCTALANE_INLINE void s8_group_gemv(const MatmulArgs& args) {
 template <class V>
 OCTALANE_INLINE int64_t s8_group_gemv_scratch(const Problem& problem) {
   const WeightSpec& w = problem.weights;
-  return TokenStream{token_groups(w.scale)}.bytes(V::kGemvTokens, padded_cols(w, problem.cols));
+  return TokenStream{token_groups(w.scale)}.bytes(V::kGemvTokens * V::kGemvBlocks, padded_cols(w, problem.cols));
 }
 
 }  // namespace

@@ -4,7 +4,7 @@
 //   Table, Rows           for look_up(); which rows of a tile exist, see store_rows()
 //   kTiles                tiles that share a broadcast activation in gemm
 //   kS8Tokens, kLeastS8Tokens, kS8PanelCols   of a gemm block, at most and at least; columns decoded at once
-//   kGemvTokens           a power of two
+//   kGemvTokens, kGemvBlocks   tokens that a gemv multiplies from registers, a power of two; 1 or 2 blocks of them
 // and static functions, each for the sixteen rows:
 //   zero_ints(), zero_floats(), load_ints(p), load_floats(p), store(p, value)       p is aligned to 64 bytes
 //   all_i32(p), all_f32(p), token_quad(p)   the value at p for all rows; four activation codes

@@ -13,6 +13,7 @@ inline constexpr int kLeastS8Tokens = 4;  ///< fewer would leave vpdpbusd waitin
 inline constexpr int kBf16Tokens = 12;    ///< 2 x 12 accumulators, 2 weights, 1 broadcast
 inline constexpr int kLeastBf16Tokens = 4;
 inline constexpr int kGemvTokens = 8;  ///< 8 each of fp32 and int32 accumulators, weights and masks in the rest
+inline constexpr int kGemvBlocks = 2;  ///< of so many tokens, in s8: above that, decoding twice costs more than a panel
 
 /// Columns that a gemm decodes at once; every record is a whole fraction of them.
 inline constexpr int kS8PanelCols = 512;    ///< two tiles: 16 KiB and scales

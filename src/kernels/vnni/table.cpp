@@ -32,7 +32,9 @@ constexpr Kernel row(StagedType staged, Op op, TileShape tile, double rate, int6
                                                       : s8_group_groups,
           .instruction = bf16 ? "vfmadd231ps" : "vpdpbusd",
           .nominal_ops_per_clock = rate,
-          .max_tokens = op == Op::gemv ? kGemvTokens : INT64_MAX,
+          .max_tokens = op == Op::gemm ? INT64_MAX
+                        : bf16         ? kGemvTokens
+                                       : kGemvTokens * kGemvBlocks,
           .supports = why_not_staged,
           .scratch_bytes = scratch,
           .run = run};

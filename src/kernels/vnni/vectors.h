@@ -13,7 +13,8 @@ struct Vectors {
   using Scales = GroupScales;
   using Rows = TileRows;
   static constexpr int kTiles = kGemmTiles, kS8Tokens = vnni::kS8Tokens, kLeastS8Tokens = vnni::kLeastS8Tokens;
-  static constexpr int kS8PanelCols = vnni::kS8PanelCols, kGemvTokens = vnni::kGemvTokens;
+  static constexpr int kS8PanelCols = vnni::kS8PanelCols, kGemvTokens = vnni::kGemvTokens,
+                       kGemvBlocks = vnni::kGemvBlocks;
 
   OCTALANE_INLINE static Ints zero_ints() { return _mm512_setzero_si512(); }
   OCTALANE_INLINE static Floats zero_floats() { return _mm512_setzero_ps(); }

@@ -91,6 +91,16 @@ TEST(BenchGemm, every_cell_is_a_receipt) {
   for (const Json& pair : result["pairs"]) expect_ordered(pair["vs_speedup"]);
 }
 
+TEST(BenchGemm, tells_what_encoding_weights_again_costs_them) {
+  const Json cells =
+      octalane_json({"bench", "gemm", "--format", "q4_k", "--rows", "16", "--cols", "512", "--tokens", "2", "--repeats",
+                     "1", "--isa", "scalar", "--lane", "s8.row", "--vs", "s8.group"})["cells"];
+  ASSERT_EQ(cells.size(), 2u);
+  EXPECT_GT(cells[0]["weight_error"].get<double>(), 1e-4);
+  EXPECT_LT(cells[0]["weight_error"].get<double>(), 2e-2);
+  EXPECT_EQ(cells[1]["weight_error"], nullptr);
+}
+
 TEST(BenchGemm, prints_a_table_and_refuses_what_does_not_fit) {
   const Outcome outcome = octalane(
       {"bench", "gemm", "--format", "q4_k", "--rows", "16", "--cols", "256", "--tokens", "2", "--repeats", "1"});

@@ -103,7 +103,7 @@ TEST(ProbeLoops, every_instruction_has_both_peaks_and_integer_lanes_have_every_d
 TEST(ProbeLoops, measure_the_instructions_of_the_kernels_beside_them) {
   for (const IsaTable* isa : isa_tables()) {
     for (const Kernel& kernel : isa->kernels) {
-      if (isa->probes.empty()) continue;
+      if (std::string_view(isa->name) == "scalar") continue;
       bool found = false;
       for (const ProbeLoop& loop : isa->probes) found |= std::string_view(loop.instruction) == kernel.instruction;
       EXPECT_TRUE(found) << name(kernel) << ": " << kernel.instruction;

@@ -138,14 +138,16 @@ Json refusals_json(const std::vector<Refusal>& refused) {
   return list;
 }
 
-/// of_peak: within each repeat, the share of what the kernel's instruction reached right after.
+/// of_peak: within each repeat, the share of what the kernel's instruction reached right after. That is measured while
+/// the loop has its core; so is, of one thread, the product.
 void add_peak(Json& cell, const Arm& arm) {
   cell["of_peak"] = nullptr;
   if (arm.loaded_tops.empty()) return;
   const double tera_ops = cell["tops"].get<double>() * median(arm.samples.seconds);
   std::vector<double> shares;
   for (size_t i = 0; i < arm.loaded_tops.size(); ++i) {
-    shares.push_back(tera_ops / arm.samples.seconds[i] / arm.loaded_tops[i]);
+    const double seconds = arm.context.threads() == 1 ? arm.samples.cpu[i] : arm.samples.seconds[i];
+    shares.push_back(tera_ops / seconds / arm.loaded_tops[i]);
   }
   cell["of_peak"] = median(shares);
   cell["peak"] = {{"instruction", arm.plan.choice.kernel->instruction},

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <sys/resource.h>
+#include <time.h>
 
 #include <algorithm>
 #include <cmath>
@@ -43,32 +44,42 @@ std::vector<double> in_ms(std::vector<double> seconds) {
   return seconds;
 }
 
-/// How often another program has taken a core from a thread of this one.
-int64_t involuntary_switches() {
+/// What the threads of this process have had, together.
+struct Used {
+  double cpu_seconds;
+  int64_t involuntary_switches;  ///< how often another program has taken a core
+};
+Used used() {
+  timespec cpu{};
+  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu);
   rusage usage{};
   ::getrusage(RUSAGE_SELF, &usage);
-  return usage.ru_nivcsw;
+  return {static_cast<double>(cpu.tv_sec) + 1e-9 * static_cast<double>(cpu.tv_nsec), usage.ru_nivcsw};
 }
 
 Status take_one(const SamplingOptions& options, const Timed& arm, Samples& samples) {
-  double best = 0;
+  double best = 0, best_cpu = 0;
   int64_t fewest = INT64_MAX;
   for (int attempt = 0; attempt < kAttempts && fewest > 0; ++attempt) {
     if (!options.cold) {
       if (const Status done = arm.call(); !done) return done;
     }
-    const int64_t before = involuntary_switches();
+    const Used before = used();
     const Expected<double> seconds = time_calls(arm, samples.calls);
     if (!seconds) return fail_with(seconds);
-    int64_t switches = involuntary_switches() - before;
-    double sample = *seconds / static_cast<double>(samples.calls * arm.products);
+    const Used after = used();
+    const auto products = static_cast<double>(samples.calls * arm.products);
+    int64_t switches = after.involuntary_switches - before.involuntary_switches;
+    double sample = *seconds / products, cpu = (after.cpu_seconds - before.cpu_seconds) / products;
     if (switches < fewest) {
       std::swap(switches, fewest);
       std::swap(sample, best);
+      std::swap(cpu, best_cpu);
     }
     if (attempt > 0) samples.disturbed.push_back(sample);
   }
   samples.seconds.push_back(best);
+  samples.cpu.push_back(best_cpu);
   samples.switches.push_back(fewest);
   return {};
 }
@@ -99,6 +110,7 @@ void add_samples(Json& cell, const Samples& samples, double ops) {
   cell["ms"] = spread_json(ms);
   cell["tops"] = 1e-12 * ops / median(samples.seconds);
   cell["samples_ms"] = ms;
+  cell["cpu_ms"] = in_ms(samples.cpu);
   cell["involuntary_switches"] = samples.switches;
   cell["disturbed_samples_ms"] = in_ms(samples.disturbed);
   cell["calls_per_sample"] = samples.calls;

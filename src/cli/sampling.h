@@ -26,6 +26,7 @@ struct Samples {
   int64_t warm_up_calls = 0;
   int64_t calls = 0;            ///< per sample: as many as last 10 ms
   std::vector<double> seconds;  ///< per product, one for each repeat
+  std::vector<double> cpu;      ///< seconds that all threads of the process together had a core for, likewise
   /// For each repeat, how often another program took a core from this one meanwhile; and the samples that were taken
   /// again for it.
   std::vector<int64_t> switches;
@@ -39,7 +40,7 @@ struct Samples {
 Expected<std::vector<Samples>> take_samples(const SamplingOptions& options, const std::vector<Timed>& arms,
                                             const std::function<void()>& after_round = {});
 
-/// Adds to a cell what its samples say: ms, tops, samples_ms, involuntary_switches, disturbed_samples_ms,
+/// Adds to a cell what its samples say: ms, tops, samples_ms, cpu_ms, involuntary_switches, disturbed_samples_ms,
 /// calls_per_sample, warm_up_calls. `ops` is 2 M N K.
 void add_samples(Json& cell, const Samples& samples, double ops);
 

@@ -17,8 +17,7 @@ class CodeDecoderS8 {
   /// `s8` holds the scales of the tile's units, [units][16]; a unit has `unit_blocks` blocks of 32 columns.
   OCTALANE_INLINE explicit CodeDecoderS8(const PackedView& w) : w_(w) {
     // Table codes are looked up as level + 128, so that all codes are unsigned bytes.
-    const __m128i levels = load_quarter(&w.spec.code.table);
-    table_ = _mm512_broadcast_i32x4(_mm_add_epi8(levels, _mm_set1_epi8(-128)));
+    table_ = level_table(w.spec.code);
     zero_ = _mm512_set1_epi32(Table ? 128 : w.spec.code.zero);
   }
 

@@ -1,24 +1,14 @@
-#include <immintrin.h>
-
 #include "kernels/avx512bf16/kernels.h"
-#include "kernels/probe_loops.h"
+#include "kernels/vnni/probe_vectors.h"
 
 namespace octalane::avx512bf16 {
 namespace {
 
 /// Pairs of bfloat16 products added to fp32 sums.
-struct Dot {
-  using Vector = __m512i;
+struct Dot : vnni::DotOperands {
   using Accumulator = __m512;
   static constexpr int kOps = 2 * 32;
-  static constexpr int kUnit = 4;
   OCTALANE_INLINE static Accumulator zero() { return _mm512_setzero_ps(); }
-  OCTALANE_INLINE static Vector load(const std::byte* p) { return _mm512_load_si512(p); }
-  OCTALANE_INLINE static Vector broadcast(const std::byte* p) {
-    int32_t unit;
-    __builtin_memcpy(&unit, p, sizeof unit);
-    return _mm512_set1_epi32(unit);
-  }
   OCTALANE_INLINE static void multiply_add(Accumulator& sum, Vector w, Vector x) {
     asm volatile("vdpbf16ps %2, %1, %0" : "+v"(sum) : "v"(w), "v"(x));
   }

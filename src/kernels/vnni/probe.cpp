@@ -1,7 +1,5 @@
-#include <immintrin.h>
-
-#include "kernels/probe_loops.h"
 #include "kernels/vnni/kernels.h"
+#include "kernels/vnni/probe_vectors.h"
 
 namespace octalane::vnni {
 namespace {
@@ -25,18 +23,10 @@ struct Fma {
 };
 
 /// Unsigned weights times signed activations.
-struct Dot {
-  using Vector = __m512i;
+struct Dot : DotOperands {
   using Accumulator = __m512i;
   static constexpr int kOps = 2 * 64;
-  static constexpr int kUnit = 4;
   OCTALANE_INLINE static Accumulator zero() { return _mm512_setzero_si512(); }
-  OCTALANE_INLINE static Vector load(const std::byte* p) { return _mm512_load_si512(p); }
-  OCTALANE_INLINE static Vector broadcast(const std::byte* p) {
-    int32_t unit;
-    __builtin_memcpy(&unit, p, sizeof unit);
-    return _mm512_set1_epi32(unit);
-  }
   OCTALANE_INLINE static void multiply_add(Accumulator& sum, Vector w, Vector x) {
     asm volatile("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(w), "v"(x));
   }

@@ -12,6 +12,7 @@ namespace octalane {
 enum class CodeMap : uint8_t {
   offset,  ///< level = code - zero, an integer
   table,   ///< level = table[code], 4-bit codes, integer levels
+  e4m3,    ///< level = the value of an 8-bit float of OCP's E4M3 (core/half.h), NaN included
   f16,     ///< the element itself is an IEEE half
   bf16,    ///< the element itself is a bfloat16
   f32,     ///< the element itself is an fp32
@@ -23,8 +24,10 @@ struct CodeSpec {
   int16_t zero = 0;  ///< CodeMap::offset only
   std::array<int8_t, 16> table{};
 
-  OCTALANE_INLINE constexpr bool is_float() const { return map != CodeMap::offset && map != CodeMap::table; }
-  /// The level of a code. Precondition: !is_float() and code < 2^bits.
+  OCTALANE_INLINE constexpr bool has_integer_levels() const { return map == CodeMap::offset || map == CodeMap::table; }
+  /// Elements that are the weights themselves, without a scale.
+  OCTALANE_INLINE constexpr bool is_float() const { return !has_integer_levels() && map != CodeMap::e4m3; }
+  /// The level of a code. Precondition: has_integer_levels() and code < 2^bits.
   constexpr int level(unsigned code) const {
     return map == CodeMap::table ? table[code & 15u] : static_cast<int>(code) - zero;
   }

@@ -1,5 +1,6 @@
 // Scalar conversions between fp32 and the 16-bit and smaller floats, exact or rounded once to nearest-even.
-// Bit-exact with IEEE 754 binary16; bfloat16 is the upper half of binary32; E8M0 as in the OCP MX specification v1.0.
+// Bit-exact with IEEE 754 binary16; bfloat16 is the upper half of binary32; E8M0 and E4M3 as in the OCP MX
+// specification v1.0.
 #pragma once
 
 #include <bit>
@@ -52,6 +53,31 @@ OCTALANE_INLINE uint16_t f32_to_f16(float value) {
   }
   const uint32_t rounded = magnitude + 0xFFFu + ((magnitude >> 13) & 1u) - (112u << 23);
   return static_cast<uint16_t>(sign | (rounded >> 13));
+}
+
+/// E4M3 (fn) -> fp32, exact: bias 7, subnormal steps of 2^-9, largest 448; 0x7F and 0xFF are NaN, there is no infinity.
+OCTALANE_INLINE float e4m3_to_f32(uint8_t bits) {
+  const uint32_t sign = uint32_t{bits & 0x80u} << 24;
+  const uint32_t exponent = (bits >> 3) & 15u, mantissa = bits & 7u;
+  if (exponent == 15 && mantissa == 7) return std::bit_cast<float>(sign | 0x7FC00000u);
+  if (exponent == 0)
+    return std::bit_cast<float>(sign | std::bit_cast<uint32_t>(static_cast<float>(mantissa) * 0x1p-9f));
+  return std::bit_cast<float>(sign | (exponent + 120u) << 23 | mantissa << 20);
+}
+
+/// fp32 -> E4M3 (fn), round to nearest-even, saturating at 448; a NaN stays NaN.
+OCTALANE_INLINE uint8_t f32_to_e4m3(float value) {
+  const uint32_t bits = std::bit_cast<uint32_t>(value);
+  const auto sign = static_cast<uint8_t>((bits >> 24) & 0x80u);
+  const uint32_t magnitude = bits & 0x7FFFFFFFu;
+  if (magnitude > 0x7F800000u) return static_cast<uint8_t>(sign | 0x7Fu);
+  if (magnitude >= 0x43E00000u) return static_cast<uint8_t>(sign | 0x7Eu);  // 448 and more
+  if (magnitude < 0x3C800000u) {  // below 2^-6: adding 2^14 rounds the value to a multiple of 2^-9
+    const float shifted = std::bit_cast<float>(magnitude) + 0x1p14f;
+    return static_cast<uint8_t>(sign | (std::bit_cast<uint32_t>(shifted) - 0x46800000u));
+  }
+  const uint32_t rounded = magnitude + 0x7FFFFu + ((magnitude >> 20) & 1u) - (120u << 23);
+  return static_cast<uint8_t>(sign | rounded >> 20);
 }
 
 /// E8M0: 2^(bits - 127); 255 is NaN. 2^-127 is an fp32 subnormal.

@@ -57,7 +57,9 @@ void decode_row(const WeightSpec& spec, const PlaneRow& row, int64_t cols, float
       if (s.has_bias) bias = -(bias * static_cast<float>(row.sub_min[g]));
     }
     for (int64_t c = g * s.group; c < (g + 1) * s.group; ++c) {
-      const float product = scale * static_cast<float>(spec.code.level(row.codes[c]));
+      const float level = spec.code.map == CodeMap::e4m3 ? e4m3_to_f32(row.codes[c])
+                                                         : static_cast<float>(spec.code.level(row.codes[c]));
+      const float product = scale * level;
       out[c] = s.has_bias ? product + bias : product;
     }
   }

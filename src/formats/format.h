@@ -1,6 +1,7 @@
 // The table of weight formats: one row each. A format knows its own bytes and nothing of kernels.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -9,6 +10,15 @@
 #include "core/planes.h"
 
 namespace octalane {
+
+/// What one tensor of a file holds of every block, for formats that spread a matrix over several tensors.
+struct FormatPart {
+  std::string_view suffix;  ///< after the module path: "weight", "scales", "biases"
+  int offset = 0;           ///< of its bytes in the block
+  int bytes = 0;            ///< of each block
+  bool per_matrix = false;  ///< one value for the whole matrix, repeated in every block
+};
+inline constexpr int kMaxParts = 3;
 
 struct Format {
   std::string_view name;  ///< "q4_k"
@@ -21,10 +31,29 @@ struct Format {
   /// fp32 -> row_bytes(cols) bytes, rounded as docs/formats.md says; null = this format is read only. Any input: NaN
   /// counts as 0, what is too large saturates (float elements keep both). The same bytes for the same values, always.
   void (*from_float)(const float* values, int64_t cols, std::byte* out) = nullptr;
+  /// The tensors that a matrix lies in, blocks taken apart; empty: one tensor of blocks. The blocks of such formats
+  /// exist in octalane only: parts of a group put side by side.
+  std::span<const FormatPart> parts{};
 
   double bits_per_weight() const { return 8.0 * block_bytes / block; }
   int64_t row_bytes(int64_t cols) const { return cols / block * block_bytes; }
 };
+
+/// A matrix as a file holds it: row-major in one tensor, or part by part in several. Refers to memory it does not own.
+struct StoredMatrix {
+  const Format* format = nullptr;
+  int64_t rows = 0, cols = 0;  ///< cols is a multiple of format->block
+  std::array<const std::byte*, kMaxParts> parts{};
+
+  /// Blocks of one row, format->row_bytes(cols) bytes.
+  void read_row(int64_t row, std::byte* out) const;
+  /// Planes of one row.
+  void to_planes(int64_t row, const PlaneRow& out) const;
+};
+
+/// The inverse of read_row for formats of several parts: takes the blocks of a row apart. parts[i] is where the bytes
+/// of this row go, cols / block * parts[i].bytes of them (or one value, per_matrix).
+void split_row(const Format& format, const std::byte* blocks, int64_t cols, std::span<std::byte* const> parts);
 
 /// Every format of this build, in GGUF type order.
 std::span<const Format* const> formats();

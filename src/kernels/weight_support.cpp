@@ -18,6 +18,9 @@ std::string why_not_codes(const CodeSpec& code) {
   if (code.map == CodeMap::table) {
     return code.bits == 4 ? std::string{} : fmt::format("table codes of {} bits, wanted 4", code.bits);
   }
+  if (code.map == CodeMap::e4m3) {
+    return code.bits == 8 ? std::string{} : fmt::format("E4M3 codes of {} bits, wanted 8", code.bits);
+  }
   for (const int bits : {2, 3, 4, 5, 6, 8}) {
     if (code.bits == bits) return {};
   }
@@ -42,12 +45,11 @@ std::string why_not_scales(const ScaleSpec& scale) {
 std::string why_not_staged(const Problem& problem) {
   const WeightSpec& spec = problem.weights;
   std::string why = why_not_codes(spec.code);
-  if (!why.empty() || spec.code.is_float()) {
-    if (why.empty() && info(problem.staged).lane == Lane::s8) {
-      return "weights are floats: there are no integer codes to multiply";
-    }
-    return why;
+  if (!why.empty()) return why;
+  if (!spec.code.has_integer_levels() && info(problem.staged).lane == Lane::s8) {
+    return "weights are floats: there are no integer codes to multiply";
   }
+  if (spec.code.is_float()) return {};
   why = why_not_scales(spec.scale);
   if (!why.empty()) return why;
   if (problem.staged == StagedType::s8_nested && !spec.scale.nested()) {

@@ -8,8 +8,9 @@
 
 namespace octalane {
 
-Expected<Linear> Linear::bind(Context& context, std::string name, const Format& format, const std::byte* data,
-                              int64_t rows, int64_t cols) {
+Expected<Linear> Linear::bind(Context& context, std::string name, const StoredMatrix& weights) {
+  const Format& format = *weights.format;
+  const int64_t rows = weights.rows, cols = weights.cols;
   if (rows < 1 || cols < 1) return fail("{}: wanted at least 1 x 1 weights, got {} x {}", name, rows, cols);
   if (cols % format.block != 0) {
     return fail("{}: {} columns is not a multiple of {}, the block of {}", name, cols, format.block, format.name);
@@ -24,10 +25,8 @@ Expected<Linear> Linear::bind(Context& context, std::string name, const Format& 
     const Expected<Plan> why = make_plan(one_token, context.plan_inputs());
     return fail("{}: {}", linear.name_, why.error().message);
   }
-  const int64_t row_bytes = format.row_bytes(cols);
-  linear.packed_ = PackedWeights::pack(
-      format.spec, first.kernel->order, rows, cols, context.threads(),
-      [&](int64_t row, const PlaneRow& out) { format.to_planes(data + row * row_bytes, cols, out); });
+  linear.packed_ = PackedWeights::pack(format.spec, first.kernel->order, rows, cols, context.threads(),
+                                       [&](int64_t row, const PlaneRow& out) { weights.to_planes(row, out); });
   if (const StagedType staged = first.kernel->staged; octalane::restaged(staged)) {
     linear.restaged_for_ = staged;
     linear.restaged_ = restage(linear.weights(), staged, context.threads());

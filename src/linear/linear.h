@@ -106,10 +106,14 @@ class Activations {
 /// A weight matrix W[N, K] bound to a machine: packed once, multiplied often.
 class Linear {
  public:
-  /// `data` holds `rows` rows of `cols` values in `format`'s blocks and may be dropped afterwards. `name` is used in
-  /// errors. Fails when cols is not a multiple of the block, or no allowed kernel can serve the weights.
+  /// What `weights` refers to may be dropped afterwards. `name` is used in errors. Fails when cols is not a multiple of
+  /// the block, or no allowed kernel can serve the weights.
+  static Expected<Linear> bind(Context& context, std::string name, const StoredMatrix& weights);
+  /// The same for rows of blocks that follow each other.
   static Expected<Linear> bind(Context& context, std::string name, const Format& format, const std::byte* data,
-                               int64_t rows, int64_t cols);
+                               int64_t rows, int64_t cols) {
+    return bind(context, std::move(name), {&format, rows, cols, {data}});
+  }
 
   /// y[M, N] = x[M, K] W^T, y.col_stride == 1. M = 0 does nothing. Each y(m, n) is the same to the bit for every number
   /// of threads and for every M (the accumulation order of an output depends on K alone).

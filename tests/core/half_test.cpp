@@ -67,5 +67,42 @@ TEST(E8m0, is_a_power_of_two_or_nan) {
   EXPECT_EQ(double{e8m0_half_to_f32(255)}, std::ldexp(1.0, 127));
 }
 
+TEST(E4m3, has_the_values_of_the_ocp_specification) {
+  for (int bits = 0; bits < 128; ++bits) {
+    const int exponent = bits >> 3, mantissa = bits & 7;
+    const auto positive = static_cast<uint8_t>(bits), negative = static_cast<uint8_t>(bits | 128);
+    if (bits == 127) {
+      EXPECT_TRUE(std::isnan(e4m3_to_f32(positive)) && std::isnan(e4m3_to_f32(negative)));
+      continue;
+    }
+    const double value = exponent == 0 ? std::ldexp(mantissa, -9) : std::ldexp(8 + mantissa, exponent - 10);
+    ASSERT_EQ(double{e4m3_to_f32(positive)}, value) << bits;
+    ASSERT_EQ(double{e4m3_to_f32(negative)}, -value) << bits;
+    ASSERT_TRUE(std::signbit(e4m3_to_f32(negative))) << bits;
+  }
+  EXPECT_EQ(e4m3_to_f32(126), 448.0f);
+}
+
+TEST(E4m3, values_between_two_go_to_the_nearest_and_ties_to_even) {
+  for (int bits = 0; bits < 126; ++bits) {
+    const auto low = static_cast<uint8_t>(bits), high = static_cast<uint8_t>(bits + 1);
+    const float middle = (e4m3_to_f32(low) + e4m3_to_f32(high)) / 2;
+    ASSERT_EQ(f32_to_e4m3(e4m3_to_f32(low)), low);
+    ASSERT_EQ(f32_to_e4m3(middle), bits % 2 == 0 ? low : high) << bits;
+    ASSERT_EQ(f32_to_e4m3(std::nextafter(middle, 0.0f)), low) << bits;
+    ASSERT_EQ(f32_to_e4m3(std::nextafter(middle, 1e9f)), high) << bits;
+    ASSERT_EQ(f32_to_e4m3(-e4m3_to_f32(high)), high | 128) << bits;
+  }
+}
+
+TEST(E4m3, saturates_and_keeps_nan) {
+  EXPECT_EQ(f32_to_e4m3(448.0f), 0x7E);
+  EXPECT_EQ(f32_to_e4m3(464.0f), 0x7E);
+  EXPECT_EQ(f32_to_e4m3(std::numeric_limits<float>::infinity()), 0x7E);
+  EXPECT_EQ(f32_to_e4m3(-1e30f), 0xFE);
+  EXPECT_EQ(f32_to_e4m3(std::nanf("")), 0x7F);
+  EXPECT_EQ(f32_to_e4m3(1e-30f), 0);
+}
+
 }  // namespace
 }  // namespace octalane

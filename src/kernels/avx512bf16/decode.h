@@ -153,6 +153,7 @@ OCTALANE_INLINE void with_decoder(const PackedView& w, const Body& body) {
     case CodeMap::bf16: return body(FloatDecoder<CodeMap::bf16>(w));
     case CodeMap::f32: return body(FloatDecoder<CodeMap::f32>(w));
     case CodeMap::table: return body(CodeDecoder<4>(w));
+    case CodeMap::e4m3:
     case CodeMap::offset: break;
   }
   switch (w.spec.code.bits) {

@@ -24,7 +24,8 @@ class Bf16Record {
     for (int c = 0; c < cols_; ++c) {
       float value = planes.element[c];
       if (!w.spec.code.is_float()) {
-        value = planes.scale[c / s.group] * static_cast<float>(planes.level[c]);
+        const float level = w.spec.code.has_integer_levels() ? static_cast<float>(planes.level[c]) : value;
+        value = planes.scale[c / s.group] * level;
         if (s.has_bias) value += planes.bias[c / s.group];
       }
       weight_[c] = round_to_bf16(value);

@@ -11,7 +11,7 @@ namespace octalane::scalar {
 inline constexpr int kMaxRecordCols = 256;
 inline constexpr int kMaxRecordGroups = kMaxRecordCols / 16;
 
-/// One weight row of one record: levels (or float elements) and fp32 scales.
+/// One weight row of one record: levels (in `element` when they are floats, or whole float elements) and fp32 scales.
 struct RecordRow {
   int level[kMaxRecordCols];
   float element[kMaxRecordCols];
@@ -105,8 +105,13 @@ inline void read_record(const PackedView& w, int64_t tile, int64_t record_index,
     const std::byte* block = record + c / kBlockCols * w.record.block_bytes;
     if (code.is_float()) {
       out.element[c] = read_element(block, code.map, w.order.rows, row, c % kBlockCols);
+      continue;
+    }
+    const unsigned bits = read_code(block, code.bits, w.order.rows, row, c % kBlockCols);
+    if (code.map == CodeMap::e4m3) {
+      out.element[c] = e4m3_to_f32(static_cast<uint8_t>(bits));
     } else {
-      out.level[c] = code.level(read_code(block, code.bits, w.order.rows, row, c % kBlockCols));
+      out.level[c] = code.level(bits);
     }
   }
   if (!code.is_float()) read_scales(w, record, row, out);

@@ -1,8 +1,7 @@
 #include <exception>
 #include <string>
 
-#include "files/ggml_types.h"
-#include "files/gguf.h"
+#include "checkpoint/checkpoint.h"
 #include "formats/format.h"
 #include "kernels/registry.h"
 #include "linear/linear.h"
@@ -13,7 +12,7 @@ struct octalane_context {
   octalane::Context context;
 };
 struct octalane_file {
-  octalane::GgufFile file;
+  octalane::Checkpoint file;
 };
 struct octalane_weights {
   octalane::Linear linear;
@@ -61,12 +60,11 @@ Expected<Context> create_context(const octalane_options& options) {
   return Context::create(wanted);
 }
 
-Expected<Linear> bind_tensor(Context& context, const GgufFile& file, const char* name) {
-  const GgufTensor* tensor = file.find_tensor(name);
+Expected<Linear> bind_tensor(Context& context, const Checkpoint& file, const char* name) {
+  const CheckpointTensor* tensor = file.find(name);
   if (tensor == nullptr) return fail("{}: no tensor {}", file.path(), name);
-  const Format* format = find_ggml_format(tensor->ggml_type);
-  if (format == nullptr) return fail("{}: type {} is not supported", name, ggml_type_name(tensor->ggml_type));
-  return Linear::bind(context, name, *format, tensor->data, tensor->rows(), tensor->cols());
+  if (tensor->format == nullptr) return fail("{}: type {} is not supported", name, tensor->type);
+  return Linear::bind(context, name, tensor->matrix());
 }
 
 Expected<Linear> bind_blocks(Context& context, const char* name, const void* data, size_t bytes, int64_t rows,
@@ -101,7 +99,7 @@ void octalane_context_free(octalane_context* context) { delete context; }
 
 octalane_status octalane_file_open(const char* path, octalane_file** out) {
   if (path == nullptr) return failed("octalane_file_open: path is NULL");
-  return create(out, __func__, [&] { return GgufFile::open(path); });
+  return create(out, __func__, [&] { return Checkpoint::open(path); });
 }
 
 void octalane_file_free(octalane_file* file) { delete file; }

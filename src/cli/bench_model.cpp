@@ -111,7 +111,7 @@ Table table(const Json& rows) {
 }
 
 Expected<int> bench_model(const Options& options) {
-  const Expected<GgufFile> file = GgufFile::open(options.model);
+  const Expected<Checkpoint> file = Checkpoint::open(options.model);
   if (!file) return fail_with(file);
   Expected<LoadedModel> loaded = load_model(options.common, *file);
   if (!loaded) return fail_with(loaded);

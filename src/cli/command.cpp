@@ -8,7 +8,6 @@
 
 #include "cli/tensor_plan.h"
 #include "core/staged_type.h"
-#include "files/ggml_types.h"
 #include "files/quote.h"
 
 namespace octalane::cli {
@@ -39,12 +38,11 @@ Expected<Context> make_context(const CommonOptions& options, const std::vector<c
   return Context::create(wanted);
 }
 
-std::vector<const Format*> matrix_formats(const GgufFile& file) {
+std::vector<const Format*> matrix_formats(const Checkpoint& file) {
   std::vector<const Format*> formats;
-  for (const GgufTensor& tensor : file.tensors()) {
-    const Format* format = find_ggml_format(tensor.ggml_type);
-    if (format == nullptr || !is_matrix(tensor)) continue;
-    if (std::ranges::find(formats, format) == formats.end()) formats.push_back(format);
+  for (const CheckpointTensor& tensor : file.tensors()) {
+    if (tensor.format == nullptr || !is_matrix(tensor)) continue;
+    if (std::ranges::find(formats, tensor.format) == formats.end()) formats.push_back(tensor.format);
   }
   return formats;
 }
@@ -63,10 +61,10 @@ Json spread_json(const std::vector<double>& samples) {
   return {{"min", std::ranges::min(samples)}, {"median", median(samples)}, {"max", std::ranges::max(samples)}};
 }
 
-Expected<const Format*> tensor_format(const GgufFile& file, const GgufTensor& tensor) {
-  if (const Format* format = find_ggml_format(tensor.ggml_type)) return format;
+Expected<const Format*> tensor_format(const Checkpoint& file, const CheckpointTensor& tensor) {
+  if (tensor.format != nullptr) return tensor.format;
   return fail("{}: tensor {}: wanted a type that octalane computes with, got {}", file.path(), quote(tensor.name),
-              ggml_type_name(tensor.ggml_type));
+              tensor.type);
 }
 
 int64_t rows_to_check(const Linear& linear, int64_t tokens, int64_t multiplications) {

@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "checkpoint/checkpoint.h"
 #include "cli/flags.h"
 #include "cli/rates.h"
 #include "core/status.h"
-#include "files/gguf.h"
 #include "formats/format.h"
 #include "linear/linear.h"
 
@@ -44,7 +44,7 @@ Expected<Context> make_context(const CommonOptions& options);
 Expected<Context> make_context(const CommonOptions& options, const std::vector<const Format*>& formats,
                                Unmeasured unmeasured = Unmeasured::measure);
 /// The formats of a file's matrices, each once.
-std::vector<const Format*> matrix_formats(const GgufFile& file);
+std::vector<const Format*> matrix_formats(const Checkpoint& file);
 
 /// The one document of --json. Bytes that are no UTF-8 become U+FFFD; NaN and infinities become null.
 void print_json(const Json& document);
@@ -54,7 +54,7 @@ double median(std::vector<double> samples);
 Json spread_json(const std::vector<double>& samples);  ///< {min, median, max}
 
 /// The format of a tensor, or an error that names the tensor and its type.
-Expected<const Format*> tensor_format(const GgufFile& file, const GgufTensor& tensor);
+Expected<const Format*> tensor_format(const Checkpoint& file, const CheckpointTensor& tensor);
 
 /// Weight rows to check so that it costs about this many multiplications: all of them, or at least 16.
 int64_t rows_to_check(const Linear& linear, int64_t tokens, int64_t multiplications);

@@ -13,7 +13,7 @@
 
 namespace octalane::cli {
 
-Expected<LoadedModel> load_model(const CommonOptions& options, const GgufFile& file) {
+Expected<LoadedModel> load_model(const CommonOptions& options, const Checkpoint& file) {
   Expected<Context> context = make_context(options, matrix_formats(file));
   if (!context) return fail_with(context);
   Progress progress;

@@ -15,7 +15,7 @@ struct LoadedModel {
   Context context;
   Model model;
 };
-Expected<LoadedModel> load_model(const CommonOptions& options, const GgufFile& file);
+Expected<LoadedModel> load_model(const CommonOptions& options, const Checkpoint& file);
 
 /// All of a text file; "-" is standard input.
 Expected<std::string> read_text(const std::string& path);

@@ -8,7 +8,6 @@
 #include "cli/command.h"
 #include "cli/table.h"
 #include "cli/tensor_plan.h"
-#include "files/ggml_types.h"
 
 namespace octalane::cli {
 namespace {
@@ -47,7 +46,7 @@ Json value_json(const GgufFile& file, std::string_view key, const GgufValue& val
   return {{"count", value.array.count}, {"first", std::move(first)}};
 }
 
-Json lanes_json(const Context& context, const GgufFile& file, const GgufTensor& tensor) {
+Json lanes_json(const Context& context, const Checkpoint& file, const CheckpointTensor& tensor) {
   Json lanes = Json::array();
   if (!is_matrix(tensor)) return lanes;
   for (const int64_t tokens : kTokens) {
@@ -65,32 +64,32 @@ Json lanes_json(const Context& context, const GgufFile& file, const GgufTensor& 
   return lanes;
 }
 
-Json tensor_json(const Context& context, const GgufFile& file, const GgufTensor& tensor) {
+Json tensor_json(const Context& context, const Checkpoint& file, const CheckpointTensor& tensor) {
   double weights = 1;
   for (const int64_t dim : tensor.shape) weights *= static_cast<double>(dim);
-  Json row{{"name", tensor.name},        {"format", ggml_type_name(tensor.ggml_type)},
-           {"shape", tensor.shape},      {"bytes", tensor.bytes},
-           {"bits_per_weight", nullptr}, {"supported", find_ggml_format(tensor.ggml_type) != nullptr}};
+  Json row{{"name", tensor.name},   {"format", tensor.type},      {"shape", tensor.shape},
+           {"bytes", tensor.bytes}, {"bits_per_weight", nullptr}, {"supported", tensor.format != nullptr}};
   if (weights > 0) row["bits_per_weight"] = 8.0 * static_cast<double>(tensor.bytes) / weights;
   row["lanes"] = lanes_json(context, file, tensor);
   return row;
 }
 
-Json document(const Context& context, const GgufFile& file) {
+Json document(const Context& context, const Checkpoint& checkpoint) {
+  const GgufFile& file = checkpoint.metadata();
   Json metadata = Json::object();
   for (const auto& [key, value] : file.metadata()) metadata[std::string(key)] = value_json(file, key, value);
   Json tensors = Json::array();
   uint64_t bytes = 0;
-  for (const GgufTensor& tensor : file.tensors()) {
-    tensors.push_back(tensor_json(context, file, tensor));
+  for (const CheckpointTensor& tensor : checkpoint.tensors()) {
+    tensors.push_back(tensor_json(context, checkpoint, tensor));
     bytes += tensor.bytes;
   }
   const Expected<std::string_view> architecture = file.get<std::string_view>("general.architecture");
-  return {{"file", file.path()},
-          {"format", "gguf"},
+  return {{"file", checkpoint.path()},
+          {"format", checkpoint.container()},
           {"version", file.version()},
           {"architecture", architecture ? Json(*architecture) : Json()},
-          {"file_bytes", file.file_bytes()},
+          {"file_bytes", checkpoint.file_bytes()},
           {"tensor_bytes", bytes},
           {"metadata", std::move(metadata)},
           {"tensors", std::move(tensors)}};
@@ -148,7 +147,7 @@ void print_people(const Json& view) {
 }
 
 Expected<int> inspect(const Options& options) {
-  const Expected<GgufFile> file = GgufFile::open(options.model);
+  const Expected<Checkpoint> file = Checkpoint::open(options.model);
   if (!file) return fail_with(file);
   const Expected<Context> context = make_context(options.common, matrix_formats(*file), Unmeasured::leave);
   if (!context) return fail_with(context);

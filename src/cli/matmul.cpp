@@ -25,18 +25,13 @@ struct Outcome {
   int64_t rows_checked = 0;
 };
 
-struct Source {
-  const GgufTensor* tensor;
-  const Format* format;
-};
-
-Expected<Source> find_source(const GgufFile& file, const std::string& wanted) {
-  const GgufTensor* tensor = file.find_tensor(wanted);
+Expected<const CheckpointTensor*> find_source(const Checkpoint& file, const std::string& wanted) {
+  const CheckpointTensor* tensor = file.find(wanted);
   if (tensor == nullptr)
     return fail("{}: tensor {}: not among the {} tensors", file.path(), quote(wanted), file.tensors().size());
   const Expected<const Format*> format = tensor_format(file, *tensor);
   if (!format) return fail_with(format);
-  return Source{tensor, *format};
+  return tensor;
 }
 
 Expected<Outcome> multiply(Context& context, const Linear& linear, const Matrix& x, Matrix& y) {
@@ -74,20 +69,18 @@ Expected<Outcome> multiply_reference(const Context& context, const Linear& linea
 }
 
 Expected<int> matmul(const Options& options) {
-  const Expected<GgufFile> file = GgufFile::open(options.file);
+  const Expected<Checkpoint> file = Checkpoint::open(options.file);
   if (!file) return fail_with(file);
   CommonOptions common = options.common;
   if (options.reference) {  // no lane is used, so none can be refused, and no kernel needs choosing
     common.lane = "auto";
     common.rates = "nominal";
   }
-  const Expected<Source> source = find_source(*file, options.tensor);
+  const Expected<const CheckpointTensor*> source = find_source(*file, options.tensor);
   if (!source) return fail_with(source);
-  Expected<Context> context = make_context(common, {source->format});
+  Expected<Context> context = make_context(common, {(*source)->format});
   if (!context) return fail_with(context);
-  const auto& [tensor, format] = *source;
-  const Expected<Linear> linear =
-      Linear::bind(*context, std::string(tensor->name), *format, tensor->data, tensor->rows(), tensor->cols());
+  const Expected<Linear> linear = Linear::bind(*context, (*source)->name, (*source)->matrix());
   if (!linear) return fail_with(linear);
   const Expected<Matrix> x = read_npy(options.x);
   if (!x) return fail_with(x);

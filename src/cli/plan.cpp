@@ -18,11 +18,11 @@ struct Options {
   std::vector<std::string> patterns;
 };
 
-Json plan_json(const GgufTensor& tensor, int64_t tokens, const Plan& plan) {
+Json plan_json(const CheckpointTensor& tensor, int64_t tokens, const Plan& plan) {
   Json refused = Json::array();
   for (const Refusal& refusal : plan.refused) refused.push_back({{"kernel", refusal.kernel}, {"why", refusal.why}});
   return {{"tensor", tensor.name},
-          {"format", find_ggml_format(tensor.ggml_type)->name},
+          {"format", tensor.format->name},
           {"rows", tensor.rows()},
           {"cols", tensor.cols()},
           {"tokens", tokens},
@@ -64,13 +64,13 @@ void print_people(const Json& plans) {
 }
 
 Expected<int> plan(const Options& options) {
-  const Expected<GgufFile> file = GgufFile::open(options.model);
+  const Expected<Checkpoint> file = Checkpoint::open(options.model);
   if (!file) return fail_with(file);
   const Expected<Context> context = make_context(options.common, matrix_formats(*file));
   if (!context) return fail_with(context);
   Json plans = Json::array();
   for (const int64_t tokens : options.tokens) {
-    for (const GgufTensor& tensor : file->tensors()) {
+    for (const CheckpointTensor& tensor : file->tensors()) {
       if (!is_matrix(tensor)) continue;
       if (!options.patterns.empty() && !matches_any(tensor.name, options.patterns)) continue;
       const Expected<Plan> one = plan_tensor(*context, *file, tensor, tokens);

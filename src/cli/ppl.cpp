@@ -226,9 +226,9 @@ void print_people(const Json& result) {
 }
 
 Expected<int> ppl(const Options& options) {
-  const Expected<GgufFile> file = GgufFile::open(options.model);
+  const Expected<Checkpoint> file = Checkpoint::open(options.model);
   if (!file) return fail_with(file);
-  const Expected<Tokenizer> tokenizer = Tokenizer::load(*file);
+  const Expected<Tokenizer> tokenizer = Tokenizer::load(file->metadata());
   if (!tokenizer) return fail("{}: {}", file->path(), tokenizer.error().message);
   Expected<std::vector<int32_t>> tokens = text_tokens(options, *tokenizer);
   if (!tokens) return fail_with(tokens);

@@ -11,7 +11,6 @@
 #include "cli/table.h"
 #include "cli/terminal.h"
 #include "core/parallel.h"
-#include "files/ggml_types.h"
 #include "files/quote.h"
 
 namespace octalane::cli {
@@ -25,7 +24,7 @@ struct Options {
 
 /// What becomes of one tensor.
 struct Task {
-  const GgufTensor* tensor;
+  const CheckpointTensor* tensor;
   const Format* from = nullptr;  ///< null = its bytes are copied as they are
   const Format* to = nullptr;
   std::string why;  ///< when it does not get the format asked for
@@ -34,7 +33,7 @@ struct Task {
 constexpr int64_t kSliceBytes = 16 << 20;  ///< of output held at once
 
 /// Vectors (norms, biases) become f32, weights the wanted format or its fallback, the rest stays.
-Expected<Task> make_task(const Options& options, const GgufFile& file, const GgufTensor& tensor) {
+Expected<Task> make_task(const Options& options, const Checkpoint& file, const CheckpointTensor& tensor) {
   Task task{&tensor};
   if (!options.only.empty() && !matches_any(tensor.name, options.only)) {
     task.why = "not among the tensors asked for";
@@ -44,7 +43,7 @@ Expected<Task> make_task(const Options& options, const GgufFile& file, const Ggu
     task.why = "kept as asked";
     return task;
   }
-  const Format* from = find_ggml_format(tensor.ggml_type);
+  const Format* from = tensor.format;
   if (tensor.shape.size() < 2) {
     task.why = "not a matrix: kept exact";
     if (from == nullptr || from->name == "f32") return task;
@@ -70,14 +69,14 @@ struct RowError {
 RowError convert_row(const Task& task, int64_t row, std::byte* out) {
   const int64_t cols = task.tensor->cols();
   std::vector<float> before(static_cast<size_t>(cols)), after(before);
-  const auto decode = [cols](const Format& format, const std::byte* bytes, std::vector<float>& values) {
-    Planes planes(format.spec, 1, cols);
-    format.to_planes(bytes, cols, planes.row(0));
-    decode_row(format.spec, planes.row(0), cols, values.data());
+  const auto decode = [cols](const StoredMatrix& matrix, int64_t r, std::vector<float>& values) {
+    Planes planes(matrix.format->spec, 1, cols);
+    matrix.to_planes(r, planes.row(0));
+    decode_row(matrix.format->spec, planes.row(0), cols, values.data());
   };
-  decode(*task.from, task.tensor->data + row * task.from->row_bytes(cols), before);
+  decode(task.tensor->matrix(), row, before);
   task.to->from_float(before.data(), cols, out);
-  decode(*task.to, out, after);
+  decode({task.to, 1, cols, {out}}, 0, after);
   RowError error;
   for (size_t i = 0; i < before.size(); ++i) {
     const double distance = double{after[i]} - double{before[i]};
@@ -114,7 +113,7 @@ Expected<double> write_converted(const Task& task, int threads, GgufWriter& writ
 }
 
 Expected<double> write_copied(const Task& task, GgufWriter& writer) {
-  std::span<const std::byte> rest(task.tensor->data, task.tensor->bytes);
+  std::span<const std::byte> rest(task.tensor->parts[0], task.tensor->bytes);
   while (!rest.empty()) {
     const std::span<const std::byte> piece = rest.first(std::min<size_t>(rest.size(), kSliceBytes));
     if (interrupted()) return fail("interrupted");
@@ -125,7 +124,7 @@ Expected<double> write_copied(const Task& task, GgufWriter& writer) {
 }
 
 Json task_json(const Task& task, double error) {
-  const std::string from = ggml_type_name(task.tensor->ggml_type);
+  const std::string& from = task.tensor->type;
   return {{"name", task.tensor->name},
           {"from", from},
           {"to", task.to != nullptr ? std::string(task.to->name) : from},
@@ -133,22 +132,24 @@ Json task_json(const Task& task, double error) {
           {"why", task.why.empty() ? Json() : Json(task.why)}};
 }
 
-Status write_header(const Options& options, const GgufFile& file, const std::vector<Task>& tasks, GgufWriter& writer) {
-  for (const auto& [key, value] : file.metadata()) writer.copy(key, value);
+Status write_header(const Options& options, const Checkpoint& file, const std::vector<Task>& tasks,
+                    GgufWriter& writer) {
+  for (const auto& [key, value] : file.metadata().metadata()) writer.copy(key, value);
   const int64_t file_type = gguf_file_type(*find_format(options.format));
   if (file_type >= 0) writer.set("general.file_type", GgufType::u32, static_cast<uint64_t>(file_type));
   writer.set("general.quantization_version", GgufType::u32, kQuantizationVersion);
   for (const Task& task : tasks) {
-    const GgufTensor& tensor = *task.tensor;
-    const auto type = task.to != nullptr ? static_cast<uint32_t>(task.to->ggml_type) : tensor.ggml_type;
+    const CheckpointTensor& tensor = *task.tensor;
+    const auto type = task.to != nullptr ? static_cast<uint32_t>(task.to->ggml_type)
+                                         : file.metadata().find_tensor(tensor.name)->ggml_type;
     if (const Status added = writer.add_tensor(tensor.name, type, tensor.shape); !added) return added;
   }
   return {};
 }
 
-Expected<Json> convert(const Options& options, const GgufFile& file, int threads) {
+Expected<Json> convert(const Options& options, const Checkpoint& file, int threads) {
   std::vector<Task> tasks;
-  for (const GgufTensor& tensor : file.tensors()) {
+  for (const CheckpointTensor& tensor : file.tensors()) {
     Expected<Task> task = make_task(options, file, tensor);
     if (!task) return fail_with(task);
     tasks.push_back(std::move(*task));
@@ -185,7 +186,7 @@ void print_people(const Json& result) {
 
 Expected<int> quantize(const Options& options) {
   const double start = now_seconds();
-  const Expected<GgufFile> file = GgufFile::open(options.in);
+  const Expected<Checkpoint> file = Checkpoint::open(options.in);
   if (!file) return fail_with(file);
   std::error_code ignored;
   if (std::filesystem::equivalent(options.in, options.out, ignored)) {

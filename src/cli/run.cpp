@@ -44,7 +44,8 @@ struct Generation {
   int64_t cache_bytes = 0;
 };
 
-Expected<std::vector<int32_t>> prompt_tokens(const Options& options, const GgufFile& file, const Tokenizer& tokenizer) {
+Expected<std::vector<int32_t>> prompt_tokens(const Options& options, const Checkpoint& file,
+                                             const Tokenizer& tokenizer) {
   std::string text = options.prompt;
   if (!options.file.empty()) {
     Expected<std::string> read = read_text(options.file);
@@ -56,7 +57,7 @@ Expected<std::vector<int32_t>> prompt_tokens(const Options& options, const GgufF
     std::vector<ChatMessage> messages;
     if (!options.system.empty()) messages.push_back({"system", options.system});
     messages.push_back({"user", std::move(text)});
-    Expected<std::string> chat = format_chat(file, messages);
+    Expected<std::string> chat = format_chat(file.metadata(), messages);
     if (!chat) return fail("{}: {}", file.path(), chat.error().message);
     text = std::move(*chat);
   }
@@ -138,7 +139,7 @@ class Generator {
   Generation out_;
 };
 
-Json document(const GgufFile& file, const LoadedModel& loaded, const Generation& made) {
+Json document(const Checkpoint& file, const LoadedModel& loaded, const Generation& made) {
   return {{"text", made.text},
           {"tokens", made.tokens.size()},
           {"token_ids", made.tokens},
@@ -164,9 +165,9 @@ void print_summary(const LoadedModel& loaded, const Generation& made) {
 }
 
 Expected<int> run(const Options& options) {
-  const Expected<GgufFile> file = GgufFile::open(options.model);
+  const Expected<Checkpoint> file = Checkpoint::open(options.model);
   if (!file) return fail_with(file);
-  const Expected<Tokenizer> tokenizer = Tokenizer::load(*file);
+  const Expected<Tokenizer> tokenizer = Tokenizer::load(file->metadata());
   if (!tokenizer) return fail("{}: {}", file->path(), tokenizer.error().message);
   const Expected<std::vector<int32_t>> prompt = prompt_tokens(options, *file, *tokenizer);
   if (!prompt) return fail_with(prompt);

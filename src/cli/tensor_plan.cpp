@@ -4,7 +4,8 @@
 
 namespace octalane::cli {
 
-Expected<Plan> plan_tensor(const Context& context, const GgufFile& file, const GgufTensor& tensor, int64_t tokens) {
+Expected<Plan> plan_tensor(const Context& context, const Checkpoint& file, const CheckpointTensor& tensor,
+                           int64_t tokens) {
   const Expected<const Format*> format = tensor_format(file, tensor);
   if (!format) return fail_with(format);
   Problem problem{1, tensor.rows(), tensor.cols(), (*format)->spec, {}};
@@ -17,6 +18,8 @@ Expected<Plan> plan_tensor(const Context& context, const GgufFile& file, const G
   return plan;
 }
 
-bool is_matrix(const GgufTensor& tensor) { return tensor.shape.size() >= 2 && tensor.cols() > 0 && tensor.rows() > 0; }
+bool is_matrix(const CheckpointTensor& tensor) {
+  return tensor.shape.size() >= 2 && tensor.cols() > 0 && tensor.rows() > 0;
+}
 
 }  // namespace octalane::cli

@@ -168,20 +168,21 @@ void read_heads(Keys& keys, ModelConfig& config) {
       scale != 0 ? static_cast<float>(scale) : 1.0f / std::sqrt(static_cast<float>(config.head_dim));
 }
 
-int64_t read_vocabulary(const GgufFile& file, Keys& keys) {
-  const GgufValue* tokens = file.find("tokenizer.ggml.tokens");
+int64_t read_vocabulary(const Checkpoint& checkpoint, Keys& keys) {
+  const GgufValue* tokens = checkpoint.metadata().find("tokenizer.ggml.tokens");
   if (tokens != nullptr && tokens->type == GgufType::array && tokens->array.count > 0) {
     if (tokens->array.count <= std::numeric_limits<int32_t>::max()) return static_cast<int64_t>(tokens->array.count);
     keys.refuse("tokenizer.ggml.tokens: wanted fewer than 2^31 tokens, got {}", tokens->array.count);
   }
-  const GgufTensor* embedding = file.find_tensor("token_embd.weight");
+  const CheckpointTensor* embedding = checkpoint.find_role("token_embd.weight");
   const int64_t rows = embedding == nullptr ? 1 : embedding->rows();
   return keys.integer("vocab_size", 1, std::numeric_limits<int32_t>::max(), rows);
 }
 
 }  // namespace
 
-Expected<ModelConfig> read_model_config(const GgufFile& file) {
+Expected<ModelConfig> read_model_config(const Checkpoint& checkpoint) {
+  const GgufFile& file = checkpoint.metadata();
   const Expected<Family> family = find_family(file);
   if (!family) return fail_with(family);
   Keys keys(file, family->architecture);
@@ -199,7 +200,7 @@ Expected<ModelConfig> read_model_config(const GgufFile& file) {
   config.norm_epsilon = static_cast<float>(keys.number("attention.layer_norm_rms_epsilon", true));
   read_heads(keys, config);
   read_rope(keys, *family, config);
-  config.vocabulary = read_vocabulary(file, keys);
+  config.vocabulary = read_vocabulary(checkpoint, keys);
   if (!keys.status()) return fail_with(keys.status());
   return config;
 }

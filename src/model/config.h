@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <string>
 
+#include "checkpoint/checkpoint.h"
 #include "core/status.h"
-#include "files/gguf.h"
 
 namespace octalane {
 
@@ -43,6 +43,6 @@ struct ModelConfig {
 /// Errors name the key, what was wanted and what was found: unknown architectures, mixtures of experts, shapes that
 /// differ from layer to layer, unknown rope scalings, and values that no model can have.
 /// `vocabulary` is the number of the tokenizer's tokens, else vocab_size, else the rows of token_embd.weight.
-Expected<ModelConfig> read_model_config(const GgufFile& file);
+Expected<ModelConfig> read_model_config(const Checkpoint& checkpoint);
 
 }  // namespace octalane

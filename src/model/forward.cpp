@@ -92,12 +92,11 @@ class Model::Pass {
       each_row(0, [&](int64_t r) { state_.head.weights.decode_row(tokens[static_cast<size_t>(r)], x_.row(r)); });
       return;
     }
-    const FileRows& file = *state_.embedding;
+    const StoredMatrix& rows = state_.embedding->rows;
     each_row(0, [&](int64_t r) {
-      const Planes planes(file.format->spec, 1, c_.embedding);
-      const int64_t offset = tokens[static_cast<size_t>(r)] * file.format->row_bytes(c_.embedding);
-      file.format->to_planes(file.data + offset, c_.embedding, planes.row(0));
-      decode_row(file.format->spec, planes.row(0), c_.embedding, x_.row(r));
+      const Planes planes(rows.format->spec, 1, c_.embedding);
+      rows.to_planes(tokens[static_cast<size_t>(r)], planes.row(0));
+      decode_row(rows.format->spec, planes.row(0), c_.embedding, x_.row(r));
     });
   }
 

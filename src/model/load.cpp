@@ -3,7 +3,6 @@
 #include <cmath>
 #include <set>
 
-#include "files/ggml_types.h"
 #include "model/model_state.h"
 
 namespace octalane {
@@ -29,41 +28,42 @@ bool same_shape(std::span<const int64_t> wanted, std::span<const int64_t> got) {
 /// read as a list; `status` is looked at once.
 class Model::Loader {
  public:
-  Loader(Context& context, const GgufFile& file) : context_(context), file_(file) {}
+  Loader(Context& context, const Checkpoint& file) : context_(context), file_(file) {}
 
   const Status& status() const { return status_; }
 
   /// A tensor of exactly this shape whose values can be decoded. Null on error, and when it is optional and absent.
-  const GgufTensor* take(const std::string& name, std::initializer_list<int64_t> shape, bool optional = false) {
+  const CheckpointTensor* take(const std::string& name, std::initializer_list<int64_t> shape, bool optional = false) {
     if (!status_) return nullptr;
-    const GgufTensor* tensor = file_.find_tensor(name);
+    const CheckpointTensor* tensor = file_.find_role(name);
     if (tensor == nullptr) {
       if (!optional) status_ = fail("{}: the tensor is missing", name);
       return nullptr;
     }
     used_.insert(tensor->name);
     if (!same_shape({shape.begin(), shape.size()}, tensor->shape)) {
-      status_ =
-          fail("{}: wanted {}, got {}", name, shape_text({shape.begin(), shape.size()}), shape_text(tensor->shape));
+      status_ = fail("{}: wanted {}, got {}", tensor->name, shape_text({shape.begin(), shape.size()}),
+                     shape_text(tensor->shape));
       return nullptr;
     }
-    if (find_ggml_format(tensor->ggml_type) == nullptr) {
-      status_ = fail("{}: weights of type {} are not supported", name, ggml_type_name(tensor->ggml_type));
+    if (tensor->format == nullptr) {
+      status_ = fail("{}: weights of type {} are not supported", tensor->name, tensor->type);
       return nullptr;
     }
     return tensor;
   }
 
   std::vector<float> vector(const std::string& name, int64_t size, bool optional = false) {
-    const GgufTensor* tensor = take(name, {size}, optional);
+    const CheckpointTensor* tensor = take(name, {size}, optional);
     if (tensor == nullptr) return {};
-    const Format& format = *find_ggml_format(tensor->ggml_type);
+    const Format& format = *tensor->format;
     if (size % format.block != 0) {
-      status_ = fail("{}: {} values is not a multiple of {}, the block of {}", name, size, format.block, format.name);
+      status_ =
+          fail("{}: {} values is not a multiple of {}, the block of {}", tensor->name, size, format.block, format.name);
       return {};
     }
     const Planes planes(format.spec, 1, size);
-    format.to_planes(tensor->data, size, planes.row(0));
+    tensor->matrix().to_planes(0, planes.row(0));
     std::vector<float> values(static_cast<size_t>(size));
     decode_row(format.spec, planes.row(0), size, values.data());
     file_.release(*tensor);
@@ -71,10 +71,9 @@ class Model::Loader {
   }
 
   Linear linear(const std::string& name, int64_t cols, int64_t rows) {
-    const GgufTensor* tensor = take(name, {cols, rows});
+    const CheckpointTensor* tensor = take(name, {cols, rows});
     if (tensor == nullptr) return {};
-    Expected<Linear> bound =
-        Linear::bind(context_, name, *find_ggml_format(tensor->ggml_type), tensor->data, rows, cols);
+    Expected<Linear> bound = Linear::bind(context_, tensor->name, tensor->matrix());
     file_.release(*tensor);
     if (bound) return std::move(*bound);
     status_ = fail_with(bound);
@@ -122,25 +121,24 @@ class Model::Loader {
 
   /// The head, tied to the embedding unless the file has one of its own.
   void head(const ModelConfig& c, State& state) {
-    if (file_.find_tensor("output.weight") == nullptr) {
+    if (file_.find_role("output.weight") == nullptr) {
       state.head.weights = linear("token_embd.weight", c.embedding, c.vocabulary);
       state.head.bias = vector("output.bias", c.vocabulary, true);
       return;
     }
     state.head = product("output", c.embedding, c.vocabulary);
-    const GgufTensor* rows = take("token_embd.weight", {c.embedding, c.vocabulary});
+    const CheckpointTensor* rows = take("token_embd.weight", {c.embedding, c.vocabulary});
     if (rows == nullptr) return;
-    const Format* format = find_ggml_format(rows->ggml_type);
-    if (c.embedding % format->block != 0) {
-      status_ = fail("{}: {} columns is not a multiple of {}, the block of {}", rows->name, c.embedding, format->block,
-                     format->name);
+    if (c.embedding % rows->format->block != 0) {
+      status_ = fail("{}: {} columns is not a multiple of {}, the block of {}", rows->name, c.embedding,
+                     rows->format->block, rows->format->name);
     }
-    state.embedding = FileRows{file_, format, rows->data};
+    state.embedding = FileRows{file_, rows->matrix()};
   }
 
   /// A tensor nobody asked for would change what the model computes.
   void refuse_unused(const std::string& architecture) {
-    for (const GgufTensor& tensor : file_.tensors()) {
+    for (const CheckpointTensor& tensor : file_.tensors()) {
       if (!status_) return;
       // Precomputed angles, in old files: the same as what the metadata says.
       const bool derived = tensor.name.ends_with(".attn_rot_embd") || tensor.name.ends_with(".rotary_emb.inv_freq");
@@ -151,12 +149,12 @@ class Model::Loader {
 
  private:
   Context& context_;
-  const GgufFile& file_;
+  const Checkpoint& file_;
   std::set<std::string_view> used_;
   Status status_;
 };
 
-Expected<Model> Model::load(Context& context, const GgufFile& file) {
+Expected<Model> Model::load(Context& context, const Checkpoint& file) {
   const Expected<ModelConfig> config = read_model_config(file);
   if (!config) return fail_with(config);
   auto state = std::make_shared<State>();

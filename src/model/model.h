@@ -1,12 +1,13 @@
-// Decoder-only transformers of the llama, qwen2 and qwen3 architectures over GGUF weights: prefill and decode.
+// Decoder-only transformers of the llama, qwen2 and qwen3 architectures over the weights of a checkpoint: prefill and
+// decode.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <span>
 
+#include "checkpoint/checkpoint.h"
 #include "core/status.h"
-#include "files/gguf.h"
 #include "linear/linear.h"
 #include "model/config.h"
 #include "model/kv_cache.h"
@@ -18,7 +19,7 @@ class Model {
   /// Binds every weight to the context's machine, releasing the file's pages as it goes. Errors name the key or tensor:
   /// missing, of a wrong shape or type, or not known to the architecture.
   /// A model with its own output head reads embedding rows from the file's bytes, which must then outlive it.
-  static Expected<Model> load(Context& context, const GgufFile& file);
+  static Expected<Model> load(Context& context, const Checkpoint& file);
 
   const ModelConfig& config() const;
 

@@ -22,9 +22,8 @@ struct Layer {
 
 /// Rows of token_embd.weight in the file, for models whose head is another matrix.
 struct FileRows {
-  GgufFile file;  // keeps the mapping
-  const Format* format = nullptr;
-  const std::byte* data = nullptr;
+  Checkpoint file;  // keeps the mapping
+  StoredMatrix rows;
 };
 
 struct Model::State {

@@ -24,14 +24,17 @@ const std::vector<Room>& rooms() {
       {"core", {}},
       {"files", {"core"}},
       {"formats", {"core"}},
+      {"checkpoint", {"core", "files", "formats"}},
       {"weights", {"core"}},
       {"kernels", {"core"}},
       {"plan", {"core", "kernels"}},
       {"linear", {"core", "formats", "weights", "plan", "kernels"}},
       {"probe", {"core", "files", "formats", "weights", "kernels", "plan", "linear"}},
-      {"model", {"core", "files", "formats", "linear", "kernels"}},
-      {"api", {"core", "files", "formats", "linear", "probe", "kernels", "octalane"}},
-      {"cli", {"core", "files", "formats", "weights", "kernels", "plan", "linear", "probe", "model", "octalane"}},
+      {"model", {"core", "files", "formats", "checkpoint", "linear", "kernels"}},
+      {"api", {"core", "files", "formats", "checkpoint", "linear", "probe", "kernels", "octalane"}},
+      {"cli",
+       {"core", "files", "formats", "checkpoint", "weights", "kernels", "plan", "linear", "probe", "model",
+        "octalane"}},
   };
   return all;
 }

@@ -14,6 +14,7 @@
 
 #include "files/gguf.h"
 #include "files/mapped_file.h"
+#include "files/name_index.h"
 
 namespace octalane {
 
@@ -55,21 +56,6 @@ bool convert(const GgufScalar& scalar, T& out) {
 
 /// "u32 7", "string": a scalar in an error.
 std::string describe(GgufType type, const GgufScalar& scalar);
-
-/// Indices in order of name. Lookups stay logarithmic whatever names a file picks, which a hash table cannot promise.
-class NameIndex {
- public:
-  /// Takes the names of items 0, 1, ...; returns two items of one name, or {0, 0}.
-  std::pair<size_t, size_t> build(std::vector<std::string_view> names);
-  /// The item of this name, or `none`.
-  size_t find(std::string_view name) const;
-
-  static constexpr size_t none = static_cast<size_t>(-1);
-
- private:
-  std::vector<std::string_view> names_;
-  std::vector<size_t> order_;
-};
 
 struct GgufFile::State {
   MappedFile mapping;  ///< empty when the caller owns the bytes

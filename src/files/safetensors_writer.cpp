@@ -79,7 +79,7 @@ void SafetensorsWriter::State::divide() {
   for (size_t i = 0; i < tensors.size(); ++i) {
     const Shard& last = shards.back();
     const bool fits = last.bytes <= max_shard_bytes && tensors[i].bytes <= max_shard_bytes - last.bytes;
-    if (!fits && last.end > last.begin) shards.push_back({i, i});
+    if (!fits && last.end > last.begin) shards.push_back({.begin = i, .end = i});
     shards.back().bytes += tensors[i].bytes;
     shards.back().end = i + 1;
   }

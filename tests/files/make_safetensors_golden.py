@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
 """Makes golden/safetensors/: files that are not ours, and expected.json, which says what is in them.
 
-    python3 tests/files/make_safetensors_golden.py     needs the PyPI packages of tests/requirements.txt, and mlx
-                                                       (0.32.4 made the committed file)
+    python3 tests/files/make_safetensors_golden.py     needs the PyPI packages of tests/requirements.txt
 
 types.safetensors has every type that the package safetensors writes, shapes of no, one and many dimensions and of no
 values, and names that JSON escapes. mlx.safetensors has its header in another order than its data. sharded/ is a model
@@ -98,7 +97,7 @@ def main():
     save_file({}, FOLDER / "empty.safetensors")
     make_sharded()
     expected = {str(path.relative_to(FOLDER)): read(path) for path in sorted(FOLDER.rglob("*.safetensors"))}
-    (FOLDER / "expected.json").write_text(json.dumps(expected, indent=1, ensure_ascii=True) + "\n")
+    (FOLDER / "expected.json").write_text(json.dumps(expected, indent=1, sort_keys=True) + "\n")
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@
 
 #include "files/files_testing.h"
 #include "files/npy.h"
+#include "files/safetensors.h"
 
 namespace {
 size_t allocated = 0;  // since the last reset
@@ -62,6 +63,31 @@ TEST(Memory, a_header_costs_a_small_multiple_of_its_bytes) {
   b.pad().raw(std::string(32 * kCount, '\0'));
   // Growing vectors count all their sizes, about twice the last.
   EXPECT_LT(bytes_to_parse(b, true), 16 * b.size());
+}
+
+std::string safetensors_bytes(const std::string& header, size_t data) {
+  const uint64_t length = header.size();
+  return std::string(reinterpret_cast<const char*>(&length), sizeof length) + header + std::string(data, 'd');
+}
+
+TEST(Memory, a_safetensors_header_costs_a_small_multiple_of_its_bytes_and_weights_nothing) {
+  constexpr int kCount = 10000;
+  std::string header = "{";
+  for (int i = 0; i < kCount; ++i) {
+    header += fmt::format(R"({}"{}":{{"dtype":"U8","shape":[100],"data_offsets":[{},{}]}})", i > 0 ? "," : "", i,
+                          100 * i, 100 * (i + 1));
+  }
+  const ExactBytes bytes(safetensors_bytes(header + "}", 100 * kCount));
+  allocated = 0;
+  EXPECT_TRUE(SafetensorsFile::parse(bytes.span()));
+  EXPECT_LT(allocated, 12 * header.size());
+}
+
+TEST(Memory, nested_json_is_refused_before_it_costs_anything) {
+  const ExactBytes bytes(safetensors_bytes("{\"t\":{\"shape\":" + std::string(1 << 20, '['), 0));
+  allocated = 0;
+  EXPECT_FALSE(SafetensorsFile::parse(bytes.span()));
+  EXPECT_LT(allocated, 10'000u);
 }
 
 TEST(Memory, a_shape_is_not_believed_before_its_bytes_are_seen) {

@@ -85,7 +85,7 @@ TEST(Case, C2_operands_of_one_sign_reach_70000_in_a_group) {
       const PlaneRow row = planes.row(r);
       if (spec.spec.code.is_float()) continue;
       const auto top = static_cast<uint8_t>((1u << spec.spec.code.bits) - 1u);
-      std::memset(row.codes, top, 256);
+      std::memset(row.codes, spec.spec.code.map == CodeMap::e4m3 ? 0x7E : top, 256);
       for (int64_t g = 0; g < 256 / column_unit(spec.spec); ++g) row.scale[g] = 4.0f;
       if (spec.spec.scale.nested()) std::memset(row.sub_scale, 63, static_cast<size_t>(256 / spec.spec.scale.group));
     }
@@ -317,6 +317,30 @@ TEST(Case, C12_negative_and_narrow_affine_groups_are_within_tolerance) {
     }
   }
   expect_judged(planes, Activations::random(4, 256, 38));
+}
+
+TEST(Case, e4m3_codes_of_every_value_give_the_bits_of_scalar_and_nan_codes_spoil_their_own_output_only) {
+  for (const char* name : {"e4m3_g32_e8m0", "e4m3_g64_f32", "e4m3_g16_bf16_bias"}) {
+    SCOPED_TRACE(name);
+    Planes planes = random_planes(spec_named(name).spec, 49, 512, 45);
+    for (int64_t r = 0; r < planes.rows(); ++r) {
+      for (int64_t k = 0; k < 512; ++k) {
+        const auto code = static_cast<uint8_t>(k + 5 * r);
+        planes.row(r).codes[k] = (code & 0x7Fu) == 0x7F ? 0x7E : code;
+      }
+    }
+    planes.row(5).codes[17] = 0x7F;
+    planes.row(40).codes[510] = 0xFF;
+    const Activations x = Activations::random(4, 512, 46);
+    for_each_kernel(planes.spec(), 512, [&](const IsaTable& isa, const Kernel& kernel) {
+      Product product(isa, kernel, planes, x.view());
+      product.run();
+      for (int64_t n = 0; n < planes.rows(); ++n) {
+        ASSERT_EQ(std::isnan(product.y()(0, n)), n == 5 || n == 40) << "output " << n;
+      }
+    });
+    expect_scalar_bits(planes, x);
+  }
 }
 
 TEST(Case, float_weights_of_any_bits_give_the_bits_of_scalar) {

@@ -50,6 +50,9 @@ std::vector<NamedSpec> make_specs() {
       {"u8_g64_bf16_bias", {offset_code(8, 0), biased(flat(ScaleType::bf16, 64))}},
       {"u6_zero3_g16_f32_bias", {offset_code(6, 3), biased(flat(ScaleType::f32, 16))}},
       {"u3_g128_f16_bias", {offset_code(3, 0), biased(flat(ScaleType::f16, 128))}},
+      {"e4m3_g32_e8m0", {{.map = CodeMap::e4m3, .bits = 8}, flat(ScaleType::e8m0, 32)}},
+      {"e4m3_g64_f32", {{.map = CodeMap::e4m3, .bits = 8}, flat(ScaleType::f32, 64)}},
+      {"e4m3_g16_bf16_bias", {{.map = CodeMap::e4m3, .bits = 8}, biased(flat(ScaleType::bf16, 16))}},
       {"f16", {{.map = CodeMap::f16, .bits = 16}, {}}},
       {"bf16", {{.map = CodeMap::bf16, .bits = 16}, {}}},
       {"f32", {{.map = CodeMap::f32, .bits = 32}, {}}},
@@ -67,6 +70,12 @@ float scale_value(ScaleType type, std::mt19937& random) {
     case ScaleType::e8m0_half: return std::ldexp(1.0f, static_cast<int>(random() % 5u) - 3);
     default: return value;
   }
+}
+
+/// Any code that stands for a number.
+uint8_t code(const CodeSpec& spec, std::mt19937& random) {
+  const auto any = static_cast<uint8_t>(random() & ((1u << spec.bits) - 1u));
+  return spec.map == CodeMap::e4m3 && (any & 0x7Fu) == 0x7F ? any ^ 1u : any;
 }
 
 void fill_floats(const CodeSpec& code, int64_t cols, std::mt19937& random, std::byte* out) {
@@ -104,7 +113,7 @@ Planes random_planes(const WeightSpec& spec, int64_t rows, int64_t cols, uint32_
       fill_floats(spec.code, cols, random, row.elements);
       continue;
     }
-    for (int64_t c = 0; c < cols; ++c) row.codes[c] = static_cast<uint8_t>(random() & ((1u << spec.code.bits) - 1u));
+    for (int64_t c = 0; c < cols; ++c) row.codes[c] = code(spec.code, random);
     for (int64_t g = 0; g < cols / (s.nested() ? s.super : s.group); ++g) {
       row.scale[g] = scale_value(s.type, random);
       if (s.has_bias) row.bias[g] = scale_value(s.type, random);

@@ -99,11 +99,12 @@ std::string reason(StagedType staged, const WeightSpec& spec, int64_t cols) {
   return wanted;
 }
 
-TEST(Supports, serves_every_kind_of_weights_but_floats_as_codes) {
+TEST(Supports, serves_every_kind_of_weights_but_floats_as_integers) {
   for (const NamedSpec& spec : all_specs()) {
     EXPECT_EQ(reason(StagedType::bf16, spec.spec, 256), "") << spec.name;
     const std::string why = reason(StagedType::s8_group, spec.spec, 256);
-    EXPECT_EQ(why, spec.spec.code.is_float() ? "weights are floats: there are no integer codes to multiply" : "");
+    EXPECT_EQ(why,
+              spec.spec.code.has_integer_levels() ? "" : "weights are floats: there are no integer codes to multiply");
   }
 }
 

@@ -25,13 +25,13 @@ struct FusedFinish {
   }
 };
 
-/// bfloat16 of scale * (code - zero) + bias, each operation rounded, any value.
+/// bfloat16 of scale * (unit * code - zero) + bias, each operation rounded, any value. The level is exact.
 struct GeneralFinish {
   GroupScales group;
   bool has_bias;
-  float zero;
+  float unit, zero;
   OCTALANE_INLINE __m256 operator()(__m256 code, int half) const {
-    const __m256 level = _mm256_sub_ps(code, _mm256_set1_ps(zero));
+    const __m256 level = _mm256_fmsub_ps(code, _mm256_set1_ps(unit), _mm256_set1_ps(zero));
     __m256 value = _mm256_mul_ps(group.scale.v[half], level);
     if (has_bias) value = _mm256_add_ps(value, group.bias.v[half]);
     return round_to_bf16(value);
@@ -39,16 +39,17 @@ struct GeneralFinish {
 };
 
 /// Decodes code weights. Every column goes to sink(column of the record, weights of the sixteen rows), ascending.
-template <int Bits, bool Table>
+template <int Bits, CodeMap Map>
 class CodeDecoder {
  public:
   OCTALANE_INLINE explicit CodeDecoder(const PackedView& w) : w_(w) {
     const ScaleSpec& s = w.spec.scale;
-    // Table codes are looked up as level + 128, so that all codes are unsigned bytes.
-    zero_ = Table ? 128 : w.spec.code.zero;
+    // Table codes are looked up as level + 128, so that all integers are unsigned bytes.
+    zero_ = Map == CodeMap::table ? 128 : Map == CodeMap::e4m3 ? 0 : w.spec.code.zero;
     group_shift_ = __builtin_ctz(static_cast<unsigned>(s.group));  // groups are powers of two
-    if constexpr (Table) table_ = level_table(w.spec.code, 128);
-    fused_ = s.has_bias ? zero_ == 0 && scale_bits(s) + Bits <= 24 : (zero_ & (zero_ - 1)) == 0;
+    if constexpr (Map == CodeMap::table) table_ = level_table(w.spec.code, 128);
+    const int level_bits = Map == CodeMap::e4m3 ? 4 : Bits;
+    fused_ = s.has_bias ? zero_ == 0 && scale_bits(s) + level_bits <= 24 : (zero_ & (zero_ - 1)) == 0;
   }
 
   template <class Sink>
@@ -63,7 +64,7 @@ class CodeDecoder {
         if ((column & (w_.spec.scale.group - 1)) == 0) {
           scales = group_scales(w_, record, column >> group_shift_);
           fused = fused_ && in_range(scales);
-          finish = {scales.scale, w_.spec.scale.has_bias ? scales.bias : zero_offset(scales.scale)};
+          finish = {in_units(scales.scale), w_.spec.scale.has_bias ? scales.bias : zero_offset(scales.scale)};
         }
         if (__builtin_expect(fused, 1)) {
           columns<half.value>(block, finish,
@@ -78,6 +79,14 @@ class CodeDecoder {
   }
 
  private:
+  /// Levels are this times what columns() gives to `finish`.
+  static constexpr float kUnit = Map == CodeMap::e4m3 ? 0x1p8f : 1.0f;
+
+  OCTALANE_INLINE static Pair in_units(const Pair& scale) {
+    if constexpr (kUnit == 1.0f) return scale;
+    return {{_mm256_mul_ps(scale.v[0], _mm256_set1_ps(kUnit)), _mm256_mul_ps(scale.v[1], _mm256_set1_ps(kUnit))}};
+  }
+
   /// Significant bits of scale (* sub-scale), given that their product is exact; a large number when it may not be.
   OCTALANE_INLINE static int scale_bits(const ScaleSpec& s) {
     const int bits = s.type == ScaleType::f32 ? 24 : s.type == ScaleType::f16 ? 11 : s.type == ScaleType::bf16 ? 8 : 1;
@@ -85,7 +94,7 @@ class CodeDecoder {
   }
 
   /// Scales and biases of 0 or of [2^-100, 2^100): then weights are 0 or of [2^-126, 2^112), for they are sums of whole
-  /// multiples of 2^-123. Everything else, infinities and NaNs included, takes the general path.
+  /// multiples of 2^-126. Everything else, infinities and NaNs included, takes the general path.
   OCTALANE_INLINE bool in_range(const GroupScales& g) const {
     const __m256i magnitude = _mm256_set1_epi32(0x7FFFFFFF);
     const __m256i one = _mm256_set1_epi32(1);
@@ -118,14 +127,21 @@ class CodeDecoder {
     unroll<4>([&](auto q) OCTALANE_INLINE_LAMBDA {
       __m256i low = unpack_quad<Bits, Half * 4 + q.value>(block, 0);
       __m256i high = unpack_quad<Bits, Half * 4 + q.value>(block, 1);
-      if constexpr (Table) {
+      if constexpr (Map == CodeMap::table) {
         low = _mm256_shuffle_epi8(table_, low);
         high = _mm256_shuffle_epi8(table_, high);
       }
+      [[maybe_unused]] __m256 low_floats[4], high_floats[4];
+      if constexpr (Map == CodeMap::e4m3) {
+        e4m3_to_f32(low, low_floats);
+        e4m3_to_f32(high, high_floats);
+      }
       unroll<4>([&](auto j) OCTALANE_INLINE_LAMBDA {
-        const __m256 low_codes = _mm256_cvtepi32_ps(byte_of_lane<j.value>(low));
-        const __m256 high_codes = _mm256_cvtepi32_ps(byte_of_lane<j.value>(high));
-        sink(q.value * 4 + j.value, Pair{{finish(low_codes, 0), finish(high_codes, 1)}});
+        const auto column = [&](__m256i codes, const __m256* floats) OCTALANE_INLINE_LAMBDA {
+          return Map == CodeMap::e4m3 ? floats[j.value] : _mm256_cvtepi32_ps(byte_of_lane<j.value>(codes));
+        };
+        const Pair weights{{finish(column(low, low_floats), 0), finish(column(high, high_floats), 1)}};
+        sink(q.value * 4 + j.value, weights);
       });
     });
   }
@@ -133,7 +149,7 @@ class CodeDecoder {
   /// Out of line: rare, or for scales that few formats have.
   template <int Half>
   [[gnu::noinline]] void general(const std::byte* block, const GroupScales& scales, Pair* out) const {
-    const GeneralFinish finish{scales, w_.spec.scale.has_bias, static_cast<float>(zero_)};
+    const GeneralFinish finish{scales, w_.spec.scale.has_bias, kUnit, static_cast<float>(zero_)};
     columns<Half>(block, finish, [out](int c, const Pair& weights) OCTALANE_INLINE_LAMBDA { out[c] = weights; });
   }
 
@@ -187,17 +203,17 @@ OCTALANE_INLINE void with_decoder(const PackedView& w, const Body& body) {
     case CodeMap::f16: return body(FloatDecoder<CodeMap::f16>(w));
     case CodeMap::bf16: return body(FloatDecoder<CodeMap::bf16>(w));
     case CodeMap::f32: return body(FloatDecoder<CodeMap::f32>(w));
-    case CodeMap::table: return body(CodeDecoder<4, true>(w));
-    case CodeMap::e4m3:
+    case CodeMap::table: return body(CodeDecoder<4, CodeMap::table>(w));
+    case CodeMap::e4m3: return body(CodeDecoder<8, CodeMap::e4m3>(w));
     case CodeMap::offset: break;
   }
   switch (w.spec.code.bits) {
-    case 2: return body(CodeDecoder<2, false>(w));
-    case 3: return body(CodeDecoder<3, false>(w));
-    case 4: return body(CodeDecoder<4, false>(w));
-    case 5: return body(CodeDecoder<5, false>(w));
-    case 6: return body(CodeDecoder<6, false>(w));
-    default: return body(CodeDecoder<8, false>(w));
+    case 2: return body(CodeDecoder<2, CodeMap::offset>(w));
+    case 3: return body(CodeDecoder<3, CodeMap::offset>(w));
+    case 4: return body(CodeDecoder<4, CodeMap::offset>(w));
+    case 5: return body(CodeDecoder<5, CodeMap::offset>(w));
+    case 6: return body(CodeDecoder<6, CodeMap::offset>(w));
+    default: return body(CodeDecoder<8, CodeMap::offset>(w));
   }
 }
 

@@ -117,6 +117,30 @@ OCTALANE_INLINE GroupScales group_scales(const PackedView& w, const std::byte* r
   return g;
 }
 
+/// The even or the odd bytes, E4M3 codes, as halves of their values / 256: the formats differ in the bias of the
+/// exponent alone (7 and 15), and in NaN, which becomes one by hand.
+template <bool Odd>
+OCTALANE_INLINE __m256i e4m3_to_halves(__m256i codes) {
+  const __m256i magnitude_bits = _mm256_set1_epi16(0x3F80), sign_bit = _mm256_set1_epi16(INT16_MIN);
+  const __m256i moved = Odd ? _mm256_srli_epi16(codes, 1) : _mm256_slli_epi16(codes, 7);
+  const __m256i magnitude = _mm256_and_si256(moved, magnitude_bits);
+  const __m256i sign = _mm256_and_si256(Odd ? codes : _mm256_slli_epi16(codes, 8), sign_bit);
+  const __m256i nan = _mm256_cmpeq_epi16(magnitude, magnitude_bits);
+  return _mm256_or_si256(_mm256_or_si256(magnitude, sign), nan);
+}
+
+/// E4M3 codes [8 rows][4 columns] -> their values / 256, one vector per column. Exact.
+OCTALANE_INLINE void e4m3_to_f32(__m256i codes, __m256 (&columns)[4]) {
+  const __m128i two_columns = _mm_setr_epi8(0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15);
+  const __m256i halves[2] = {e4m3_to_halves<false>(codes), e4m3_to_halves<true>(codes)};
+  unroll<2>([&](auto odd) OCTALANE_INLINE_LAMBDA {
+    const __m256i by_lane = _mm256_shuffle_epi8(halves[odd.value], _mm256_broadcastsi128_si256(two_columns));
+    const __m256i by_column = _mm256_permute4x64_epi64(by_lane, 0xD8);
+    columns[odd.value] = _mm256_cvtph_ps(_mm256_castsi256_si128(by_column));
+    columns[odd.value + 2] = _mm256_cvtph_ps(_mm256_extracti128_si256(by_column, 1));
+  });
+}
+
 /// The sixteen levels of a table code plus `offset` as bytes, for each 128-bit lane of a byte shuffle.
 OCTALANE_INLINE __m256i level_table(const CodeSpec& code, int offset) {
   const __m128i levels = load_half(&code.table);

@@ -37,7 +37,7 @@ OCTALANE_INLINE __m512i pair_of(__m512 even, __m512 odd) {
 }
 
 /// Weights of codes. Levels of up to 5 bits are looked up in registers, wider ones converted.
-template <int Bits>
+template <int Bits, bool E4m3 = false>
 class CodeDecoder {
  public:
   OCTALANE_INLINE explicit CodeDecoder(const PackedView& w) : w_(w) {
@@ -56,7 +56,7 @@ class CodeDecoder {
     // significant bits of scale (and sub-scale) and level.
     const ScaleSpec& s = w.spec.scale;
     const int scale_bits = s.type == ScaleType::f32 ? 24 : s.type == ScaleType::f16 ? 11 : 8;
-    const int level_bits = code.map == CodeMap::table ? 7 : Bits;
+    const int level_bits = code.map == CodeMap::table ? 7 : E4m3 ? 4 : Bits;
     fused_ = !s.has_bias || scale_bits + (s.nested() ? 7 : 0) + level_bits <= 24;
   }
 
@@ -91,10 +91,17 @@ class CodeDecoder {
   template <bool Fused, int Quad>
   OCTALANE_INLINE void quad(const std::byte* block, const GroupScales& scales, std::byte* out) const {
     __m512i codes = unpack_quad<Bits, Quad>(block);
-    if constexpr (Bits > 5) codes = _mm512_sub_epi8(codes, _mm512_set1_epi8(static_cast<char>(kMiddle)));
+    [[maybe_unused]] __m512 floats[4];
+    if constexpr (E4m3) e4m3_to_f32(codes, floats);
+    if constexpr (Bits > 5 && !E4m3) codes = _mm512_sub_epi8(codes, _mm512_set1_epi8(static_cast<char>(kMiddle)));
     __m512 weights[4];
     unroll<4>([&](auto j) OCTALANE_INLINE_LAMBDA {
-      const __m512 level = level_of<j.value>(codes);
+      __m512 level;
+      if constexpr (E4m3) {
+        level = _mm512_mul_ps(floats[j.value], _mm512_set1_ps(0x1p8f));
+      } else {
+        level = level_of<j.value>(codes);
+      }
       weights[j.value] = Fused ? _mm512_fmadd_ps(scales.scale, level, scales.bias)
                                : _mm512_add_ps(_mm512_mul_ps(scales.scale, level), scales.bias);
     });
@@ -153,7 +160,7 @@ OCTALANE_INLINE void with_decoder(const PackedView& w, const Body& body) {
     case CodeMap::bf16: return body(FloatDecoder<CodeMap::bf16>(w));
     case CodeMap::f32: return body(FloatDecoder<CodeMap::f32>(w));
     case CodeMap::table: return body(CodeDecoder<4>(w));
-    case CodeMap::e4m3:
+    case CodeMap::e4m3: return body(CodeDecoder<8, true>(w));
     case CodeMap::offset: break;
   }
   switch (w.spec.code.bits) {

@@ -31,6 +31,8 @@ class Levels {
  public:
   static constexpr bool kIndexed = Bits <= 5;
   static constexpr float kUnit = kIndexed ? 1.0f : 0x1p24f;
+  static constexpr bool kZeroLeft = !kIndexed;           ///< code.zero is still to be taken off
+  static constexpr int kSignificant = Table ? 8 : Bits;  ///< bits of a level
 
   OCTALANE_INLINE explicit Levels(const CodeSpec& code) {
     if constexpr (kIndexed) {
@@ -111,17 +113,34 @@ class Levels {
   __m512 low_, high_;
 };
 
+/// Values of E4M3 codes, likewise, in units of 2^-8.
+class E4m3Levels {
+ public:
+  static constexpr float kUnit = 0x1p-8f;
+  static constexpr bool kZeroLeft = false;
+  static constexpr int kSignificant = 4;
+
+  OCTALANE_INLINE explicit E4m3Levels(const CodeSpec&) {}
+
+  template <int Quad, class Visit>
+  OCTALANE_INLINE void quad(const std::byte* block, const Visit& visit) const {
+    __m512 columns[4];
+    e4m3_to_f32(unpack_quad<8, Quad>(block), columns);
+    unroll<4>([&](auto j) OCTALANE_INLINE_LAMBDA { visit(Constant<Quad * 4 + j.value>{}, columns[j.value]); });
+  }
+};
+
 /// Decodes code weights of Tiles tiles at once. sink(i, column of the record, weights of the sixteen rows of tile i):
 /// columns ascend, tiles take turns every four columns, so that sums of different tiles need not wait for each other.
 /// Before each block of 32 columns, before(block) is called.
-template <int Bits, bool Table>
+template <class Levels>
 class CodeDecoder {
  public:
   OCTALANE_INLINE explicit CodeDecoder(const PackedView& w) : w_(w), levels_(w.spec.code) {
     const ScaleSpec& s = w.spec.scale;
-    zero_ = kIndexed ? 0 : w.spec.code.zero;                       // of what levels_ gives
-    group_shift_ = __builtin_ctz(static_cast<unsigned>(s.group));  // groups are powers of two
-    const bool exact = scale_bits(s) + (Table ? 8 : Bits) <= 24;   // scale * level
+    zero_ = Levels::kZeroLeft ? w.spec.code.zero : 0;               // of what levels_ gives
+    group_shift_ = __builtin_ctz(static_cast<unsigned>(s.group));   // groups are powers of two
+    const bool exact = scale_bits(s) + Levels::kSignificant <= 24;  // scale * level
     fused_ = s.has_bias ? zero_ == 0 && exact : (zero_ & (zero_ - 1)) == 0;
   }
 
@@ -165,14 +184,12 @@ class CodeDecoder {
   }
 
  private:
-  static constexpr bool kIndexed = Levels<Bits, Table>::kIndexed;
-
   /// w = scale * (what levels_ gives) + offset, before rounding to bfloat16.
   struct Affine {
     __m512 scale, offset;
   };
   OCTALANE_INLINE Affine affine_of(const GroupScales& g) const {
-    const __m512 unit = _mm512_set1_ps(1 / Levels<Bits, Table>::kUnit);
+    const __m512 unit = _mm512_set1_ps(1 / Levels::kUnit);
     const __m512 zero = _mm512_set1_ps(static_cast<float>(-zero_));
     return {_mm512_mul_ps(g.scale, unit), w_.spec.scale.has_bias ? g.bias : _mm512_mul_ps(g.scale, zero)};
   }
@@ -184,7 +201,7 @@ class CodeDecoder {
   }
 
   /// Scales and biases of 0 or of [2^-100, 2^100): then weights are 0 or of [2^-126, 2^111), for they are sums of whole
-  /// multiples of 2^-123. Everything else, infinities and NaNs included, takes the general path.
+  /// multiples of 2^-126. Everything else, infinities and NaNs included, takes the general path.
   OCTALANE_INLINE bool in_range(const GroupScales& g) const {
     const __m512i magnitude = _mm512_set1_epi32(0x7FFFFFFF);
     const __m512i least = _mm512_set1_epi32((127 - 100) << 23), span = _mm512_set1_epi32(200 << 23);
@@ -200,7 +217,7 @@ class CodeDecoder {
   /// Each operation rounded, any value. Out of line: rare, or for scales that few formats have.
   template <int Half>
   [[gnu::noinline]] void general(const std::byte* block, const GroupScales& scales, __m512* out) const {
-    const __m512 unit = _mm512_set1_ps(1 / Levels<Bits, Table>::kUnit);
+    const __m512 unit = _mm512_set1_ps(1 / Levels::kUnit);
     const __m512 zero = _mm512_set1_ps(static_cast<float>(zero_));
     unroll<4>([&](auto q) OCTALANE_INLINE_LAMBDA {
       levels_.template quad<Half * 4 + q.value>(block, [&](auto c, __m512 raw) OCTALANE_INLINE_LAMBDA {
@@ -212,7 +229,7 @@ class CodeDecoder {
   }
 
   PackedView w_;
-  Levels<Bits, Table> levels_;
+  Levels levels_;
   int zero_;
   int group_shift_;
   bool fused_;
@@ -264,17 +281,17 @@ OCTALANE_INLINE void with_decoder(const PackedView& w, const Body& body) {
     case CodeMap::f16: return body(FloatDecoder<CodeMap::f16>(w));
     case CodeMap::bf16: return body(FloatDecoder<CodeMap::bf16>(w));
     case CodeMap::f32: return body(FloatDecoder<CodeMap::f32>(w));
-    case CodeMap::table: return body(CodeDecoder<4, true>(w));
-    case CodeMap::e4m3:
+    case CodeMap::table: return body(CodeDecoder<Levels<4, true>>(w));
+    case CodeMap::e4m3: return body(CodeDecoder<E4m3Levels>(w));
     case CodeMap::offset: break;
   }
   switch (w.spec.code.bits) {
-    case 2: return body(CodeDecoder<2, false>(w));
-    case 3: return body(CodeDecoder<3, false>(w));
-    case 4: return body(CodeDecoder<4, false>(w));
-    case 5: return body(CodeDecoder<5, false>(w));
-    case 6: return body(CodeDecoder<6, false>(w));
-    default: return body(CodeDecoder<8, false>(w));
+    case 2: return body(CodeDecoder<Levels<2, false>>(w));
+    case 3: return body(CodeDecoder<Levels<3, false>>(w));
+    case 4: return body(CodeDecoder<Levels<4, false>>(w));
+    case 5: return body(CodeDecoder<Levels<5, false>>(w));
+    case 6: return body(CodeDecoder<Levels<6, false>>(w));
+    default: return body(CodeDecoder<Levels<8, false>>(w));
   }
 }
 

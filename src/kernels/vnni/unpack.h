@@ -96,6 +96,30 @@ OCTALANE_INLINE GroupScales group_scales(const PackedView& w, const std::byte* r
   return g;
 }
 
+/// The even or the odd bytes, E4M3 codes, as halves of their values / 256: the formats differ in the bias of the
+/// exponent alone (7 and 15), and in NaN, which becomes one by hand.
+template <bool Odd>
+OCTALANE_INLINE __m512i e4m3_to_halves(__m512i codes) {
+  const __m512i magnitude_bits = _mm512_set1_epi16(0x3F80), sign_bit = _mm512_set1_epi16(INT16_MIN);
+  const __m512i moved = Odd ? _mm512_srli_epi16(codes, 1) : _mm512_slli_epi16(codes, 7);
+  const __m512i magnitude = _mm512_and_si512(moved, magnitude_bits);
+  const __m512i sign = _mm512_and_si512(Odd ? codes : _mm512_slli_epi16(codes, 8), sign_bit);
+  const __mmask32 nan = _mm512_cmpeq_epi16_mask(magnitude, magnitude_bits);
+  return _mm512_mask_mov_epi16(_mm512_or_si512(magnitude, sign), nan, _mm512_set1_epi16(0x7E00));
+}
+
+/// E4M3 codes [16 rows][4 columns] -> their values / 256, one vector per column. Exact.
+OCTALANE_INLINE void e4m3_to_f32(__m512i codes, __m512 (&columns)[4]) {
+  const __m512i two_columns = _mm512_set_epi16(31, 29, 27, 25, 23, 21, 19, 17, 15, 13, 11, 9, 7, 5, 3, 1, 30, 28, 26,
+                                               24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
+  const __m512i halves[2] = {e4m3_to_halves<false>(codes), e4m3_to_halves<true>(codes)};
+  unroll<2>([&](auto odd) OCTALANE_INLINE_LAMBDA {
+    const __m512i by_column = _mm512_permutexvar_epi16(two_columns, halves[odd.value]);
+    columns[odd.value] = _mm512_cvtph_ps(_mm512_castsi512_si256(by_column));
+    columns[odd.value + 2] = _mm512_cvtph_ps(_mm512_extracti64x4_epi64(by_column, 1));
+  });
+}
+
 /// The sixteen levels of a table code plus 128 as bytes, for each 128-bit lane of a byte shuffle.
 OCTALANE_INLINE __m512i level_table(const CodeSpec& code) {
   const __m128i levels = load_quarter(&code.table);

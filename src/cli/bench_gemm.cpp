@@ -321,7 +321,7 @@ Command bench_gemm_command(CLI::App& bench) {
       "Rows "
       "are weight rows (outputs), columns the length of a row.");
   auto options = std::make_shared<Options>();
-  flags.choices("--format", options->formats, writable_formats(), "Weight formats", Need::required);
+  flags.choices("--format", options->formats, encodable_formats(), "Weight formats", Need::required);
   flags.number("--rows", options->rows, 1, int64_t{1} << 28, "Weight rows, N", Need::required);
   flags.number("--cols", options->cols, 1, int64_t{1} << 24, "Weight columns, K", Need::required);
   flags.numbers("--tokens", options->tokens, "Rows of activations, M");

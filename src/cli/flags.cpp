@@ -63,11 +63,17 @@ std::vector<std::string> lane_names() {
   return names;
 }
 
-std::vector<std::string> writable_formats() {
+std::vector<std::string> encodable_formats() {
   std::vector<std::string> names;
   for (const Format* format : formats()) {
     if (format->from_float != nullptr) names.emplace_back(format->name);
   }
+  return names;
+}
+
+std::vector<std::string> writable_formats() {
+  std::vector<std::string> names = encodable_formats();
+  std::erase_if(names, [](const std::string& name) { return find_format(name)->ggml_type < 0; });
   return names;
 }
 

@@ -64,8 +64,10 @@ class Flags {
   CLI::App* app_;
 };
 
-/// Names that choice() takes: lanes, formats that this build can write.
+/// Names that choice() takes: lanes, formats that this build can make from fp32, and those of them that GGUF files
+/// hold.
 std::vector<std::string> lane_names();
+std::vector<std::string> encodable_formats();
 std::vector<std::string> writable_formats();
 
 }  // namespace octalane::cli

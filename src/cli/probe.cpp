@@ -100,9 +100,19 @@ Json ratios_json(const std::vector<InstructionRate>& rates) {
   return ratios;
 }
 
+/// The first format of each spec: kernels cannot tell formats of one spec apart.
+std::vector<const Format*> distinct_formats() {
+  std::vector<const Format*> distinct;
+  for (const Format* format : formats()) {
+    const auto same = [&](const Format* earlier) { return earlier->spec == format->spec; };
+    if (std::ranges::none_of(distinct, same)) distinct.push_back(format);
+  }
+  return distinct;
+}
+
 Json kernels_json(const Rates& rates) {
   Json all = Json::array();
-  for (const Format* format : formats()) {
+  for (const Format* format : distinct_formats()) {
     for (const KernelRate& rate : rates.all()) {
       if (rate.weights != format->spec) continue;
       Json points = Json::array();
@@ -123,7 +133,7 @@ Json kernels_json(const Rates& rates) {
 /// Which kernel each lane takes from how many tokens on: [{format, lane, kernels: [{tokens, kernel}]}].
 Json crossovers_json(const Context& context, const Rates& rates) {
   Json all = Json::array();
-  for (const Format* format : formats()) {
+  for (const Format* format : distinct_formats()) {
     for (const StagedTypeInfo& lane : kStagedTypes) {
       PlanInputs inputs = context.plan_inputs();
       inputs.rates = &rates;
@@ -274,8 +284,8 @@ Command probe_command(CLI::App& parent) {
   auto options = std::make_shared<Options>();
   flags.number("--repeats", options->repeats, 1, 1000, "Samples of each figure");
   flags.number("--sample-ms", options->sample_ms, 1, 10000, "Length of a sample in milliseconds");
-  flags.choices("--format", options->formats, writable_formats(),
-                "Weight formats to measure kernels with (default: all)", Need::optional);
+  flags.choices("--format", options->formats, encodable_formats(),
+                "Weight formats to measure kernels with (default: all of GGUF)", Need::optional);
   flags.text("-o,--output", options->output, "Write the kernels' rates to this file too, for --rates FILE");
   flags.common(options->common);
   return {flags.app(), [options] { return probe(*options); }};

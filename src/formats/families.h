@@ -1,6 +1,8 @@
 // Every row of the table by name: a family's file defines its rows, table.cpp lists them.
 #pragma once
 
+#include <array>
+
 #include "formats/format.h"
 
 namespace octalane::family {
@@ -15,5 +17,7 @@ extern const Format q2_k, q3_k, q4_k, q5_k, q6_k;
 extern const Format iq4_nl, iq4_xs;
 // mx.cpp
 extern const Format mxfp4;
+// mlx_affine.cpp
+extern const std::array<Format, 54> mlx_affine;
 
 }  // namespace octalane::family

@@ -50,7 +50,7 @@ struct Trial {
 
 /// The least-squares scale and bias for the levels of one trial; `ceiling` = the largest bias allowed.
 Trial solve(const LevelSums& sums, float n, float sum_x, float ceiling) {
-  const float determinant = n * sums.level2 - sums.level * sums.level;  // exact: integers below 2^24
+  const float determinant = n * sums.level2 - sums.level * sums.level;  // exact below 2^24; n is a power of two
   if (sums.level2 == 0.0f) return {};
   Affine fit;
   if (determinant > 0.0f) {
@@ -122,6 +122,12 @@ Affine affine_for_levels(const float* x, int count, int top, Bias allowed) {
   }
   if (best.fit.scale > 0.0f) attempt(best.fit.bias, 1.0f / best.fit.scale);
   return {best.fit.scale, low + best.fit.bias};
+}
+
+float scale_for_bias(const float* x, int count, Affine trial, int top) {
+  if (std::fabs(trial.scale) < smallest) return trial.scale;
+  const LevelSums sums = level_sums(x, count, trial.bias, 1.0f / trial.scale, 0.0f, static_cast<float>(top));
+  return sums.level2 == 0.0f ? trial.scale : sums.value_level / sums.level2;
 }
 
 void codes_for(const float* x, int count, Affine stored, int low, int high, uint8_t* codes) {

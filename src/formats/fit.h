@@ -35,6 +35,10 @@ enum class Bias : uint8_t { any, nonpositive };
 /// The scale >= 0 and bias that fit x best with levels 0..top. count % 8 == 0.
 Affine affine_for_levels(const float* x, int count, int top, Bias allowed);
 
+/// The scale that fits x best with the trial's bias and the levels 0..top that x rounds to under the trial; the trial's
+/// own when they are all 0. count % 8 == 0.
+float scale_for_bias(const float* x, int count, Affine trial, int top);
+
 /// level = round((x - bias) / scale) clamped to low..high; 0 (clamped) when the scale is 0. Stored as level - low.
 void codes_for(const float* x, int count, Affine stored, int low, int high, uint8_t* codes);
 

@@ -40,11 +40,13 @@ struct Format {
 };
 
 /// A matrix as a file holds it: row-major in one tensor, or part by part in several. Refers to memory it does not own.
+/// One pointer alone is to whole blocks, whatever the format.
 struct StoredMatrix {
   const Format* format = nullptr;
   int64_t rows = 0, cols = 0;  ///< cols is a multiple of format->block
   std::array<const std::byte*, kMaxParts> parts{};
 
+  bool lies_in_blocks() const { return parts[1] == nullptr; }
   /// Blocks of one row, format->row_bytes(cols) bytes.
   void read_row(int64_t row, std::byte* out) const;
   /// Planes of one row.

@@ -20,7 +20,7 @@ void for_each_piece(const Format& format, int64_t cols, Visit visit) {
 }  // namespace
 
 void StoredMatrix::read_row(int64_t row, std::byte* out) const {
-  if (format->parts.empty()) {
+  if (lies_in_blocks()) {
     const auto bytes = static_cast<size_t>(format->row_bytes(cols));
     std::memcpy(out, parts[0] + row * format->row_bytes(cols), bytes);
     return;
@@ -33,7 +33,7 @@ void StoredMatrix::read_row(int64_t row, std::byte* out) const {
 }
 
 void StoredMatrix::to_planes(int64_t row, const PlaneRow& out) const {
-  if (format->parts.empty()) {
+  if (lies_in_blocks()) {
     format->to_planes(parts[0] + row * format->row_bytes(cols), cols, out);
     return;
   }

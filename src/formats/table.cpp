@@ -6,11 +6,19 @@
 namespace octalane {
 namespace {
 
-constexpr std::array<const Format*, 16> table = {
+constexpr std::array<const Format*, 16> singles = {
     &family::f32,    &family::f16,    &family::q4_0, &family::q4_1,  &family::q5_0, &family::q5_1,
     &family::q8_0,   &family::q2_k,   &family::q3_k, &family::q4_k,  &family::q5_k, &family::q6_k,
     &family::iq4_nl, &family::iq4_xs, &family::bf16, &family::mxfp4,
 };
+
+constexpr auto table = [] {
+  std::array<const Format*, singles.size() + family::mlx_affine.size()> all{};
+  size_t count = 0;
+  for (const Format* format : singles) all[count++] = format;
+  for (size_t i = 0; i < family::mlx_affine.size(); ++i) all[count++] = &family::mlx_affine[i];
+  return all;
+}();
 
 }  // namespace
 

@@ -1,4 +1,4 @@
-// Every format decodes as the PyPI package `gguf` does, bit for bit, and no bit of a block goes unread.
+// Every format of GGUF decodes as the PyPI package `gguf` does, bit for bit, and no bit of a block goes unread.
 #include <algorithm>
 
 #include "core/half.h"
@@ -12,13 +12,11 @@ class DecodeScaled : public Decode {};  // formats with codes and scales
 
 std::vector<const Format*> scaled_formats() {
   std::vector<const Format*> scaled;
-  for (const Format* format : formats()) {
+  for (const Format* format : gguf_formats()) {
     if (!format->spec.code.is_float()) scaled.push_back(format);
   }
   return scaled;
 }
-
-std::string name_of(const testing::TestParamInfo<const Format*>& info) { return std::string(info.param->name); }
 
 TEST_P(Decode, matches_gguf_bit_for_bit) {
   const Golden golden = read_golden(*GetParam());
@@ -120,7 +118,7 @@ TEST_P(Decode, reads_and_writes_exactly_its_row) {
   for (const float value : values) EXPECT_EQ(value, untouched);
 }
 
-INSTANTIATE_TEST_SUITE_P(Formats, Decode, testing::ValuesIn(formats().begin(), formats().end()), name_of);
+INSTANTIATE_TEST_SUITE_P(Formats, Decode, testing::ValuesIn(gguf_formats()), name_of);
 INSTANTIATE_TEST_SUITE_P(Formats, DecodeScaled, testing::ValuesIn(scaled_formats()), name_of);
 
 }  // namespace

@@ -23,6 +23,22 @@ namespace octalane {
 /// How GoogleTest names the parameter of a test.
 inline void PrintTo(const Format* format, std::ostream* out) { *out << format->name; }
 
+/// GoogleTest takes letters, digits and underscores.
+inline std::string name_of(const testing::TestParamInfo<const Format*>& info) {
+  std::string name(info.param->name);
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+}
+
+/// The formats of GGUF files, whose golden blocks come from `gguf` and whose errors are ggml's.
+inline std::vector<const Format*> gguf_formats() {
+  std::vector<const Format*> found;
+  for (const Format* format : formats()) {
+    if (format->ggml_type >= 0) found.push_back(format);
+  }
+  return found;
+}
+
 inline std::vector<std::byte> read_test_file(const std::string& name) {
   const std::filesystem::path path = std::filesystem::path(OCTALANE_TEST_DATA) / "formats" / "golden" / name;
   std::ifstream file(path, std::ios::binary);

@@ -51,7 +51,9 @@ std::vector<Case> cases() {
   for (const IsaTable* isa : isa_tables()) {
     if (!isa->unavailable().empty()) continue;
     for (const Format* format : formats()) {
-      if (format->from_float == nullptr) continue;
+      // Kernels see a spec: the many rows of one family differ in codecs, which have tests of their own.
+      const bool is_one_of_many = format->name.ends_with("-f16") || format->name.ends_with("-f32");
+      if (format->from_float == nullptr || is_one_of_many) continue;
       std::set<StagedType> lanes;
       for (const Kernel& kernel : isa->kernels) {
         if (kernel.supports({1, 33, 512, format->spec, kernel.staged}).empty()) lanes.insert(kernel.staged);
@@ -135,9 +137,10 @@ TEST_P(LinearCase, a_view_from_row_five_equals_the_rows_of_the_whole) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Linear, LinearCase, testing::ValuesIn(cases()), [](const auto& test) {
-  std::string lane(name(test.param.lane));
-  std::ranges::replace(lane, '.', '_');
-  return fmt::format("{}_{}_{}", test.param.format->name, test.param.isa->name, lane);
+  std::string all = fmt::format("{}_{}_{}", test.param.format->name, test.param.isa->name, name(test.param.lane));
+  std::ranges::replace_if(
+      all, [](char c) { return c == '.' || c == '-'; }, '_');
+  return all;
 });
 
 TEST(Linear, decoded_rows_are_the_format_s_own_values) {

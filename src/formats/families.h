@@ -19,5 +19,7 @@ extern const Format iq4_nl, iq4_xs;
 extern const Format mxfp4;
 // mlx_affine.cpp
 extern const std::array<Format, 54> mlx_affine;
+// mlx_fp.cpp
+extern const Format mlx_mxfp4, mlx_mxfp8, mlx_nvfp4, mlx_nvfp4_scaled;
 
 }  // namespace octalane::family

@@ -35,7 +35,12 @@ struct Format {
   /// exist in octalane only: parts of a group put side by side.
   std::span<const FormatPart> parts{};
 
-  double bits_per_weight() const { return 8.0 * block_bytes / block; }
+  /// Without what a matrix has once.
+  double bits_per_weight() const {
+    int bytes = block_bytes;
+    for (const FormatPart& part : parts) bytes -= part.per_matrix ? part.bytes : 0;
+    return 8.0 * bytes / block;
+  }
   int64_t row_bytes(int64_t cols) const { return cols / block * block_bytes; }
 };
 
@@ -57,7 +62,7 @@ struct StoredMatrix {
 /// of this row go, cols / block * parts[i].bytes of them (or one value, per_matrix).
 void split_row(const Format& format, const std::byte* blocks, int64_t cols, std::span<std::byte* const> parts);
 
-/// Every format of this build, in GGUF type order.
+/// Every format of this build: those of GGUF in the order of its types, then those of MLX.
 std::span<const Format* const> formats();
 const Format* find_format(std::string_view name);
 const Format* find_ggml_format(uint32_t ggml_type);

@@ -61,7 +61,7 @@ TEST_P(MlxDecode, every_bit_of_every_part_changes_a_value) {
   }
 }
 
-/// Readers that get the packing wrong, each of which MLX users have met. The comparison must catch every one.
+/// Readers that get the packing wrong: the comparison must catch every one.
 TEST_P(MlxDecode, comparison_catches_swapped_nibbles) {
   MlxGolden wrong = golden;
   for (std::byte& byte : wrong.parts[0]) byte = byte << 4 | byte >> 4;

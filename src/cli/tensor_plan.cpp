@@ -8,12 +8,12 @@ Expected<Plan> plan_tensor(const Context& context, const Checkpoint& file, const
                            int64_t tokens) {
   const Expected<const Format*> format = tensor_format(file, tensor);
   if (!format) return fail_with(format);
-  Problem problem{1, tensor.rows(), tensor.cols(), (*format)->spec, {}};
-  PlanInputs inputs = context.plan_inputs();
-  const Choice at_binding = choose_kernel(problem, inputs);
-  if (at_binding.kernel != nullptr) inputs.order = at_binding.kernel->order;
-  problem.tokens = tokens;
-  Expected<Plan> plan = make_plan(problem, inputs);
+  const WeightSpec& spec = (*format)->spec;
+  const std::string name(tensor.name);
+  const Expected<Binding> binding =
+      plan_binding(context, quote(name), spec, tensor.rows(), tensor.cols(), context.lanes_of(name));
+  if (!binding) return fail_with(binding);
+  Expected<Plan> plan = make_plan({tokens, tensor.rows(), tensor.cols(), spec, {}}, binding->inputs(context));
   if (!plan) return fail("{}: {}", quote(tensor.name), plan.error().message);
   return plan;
 }

@@ -18,6 +18,8 @@ Expected<Context> Context::create(const ContextOptions& options) {
   context.lane_ = options.lane;
   context.rates_ = options.rates;
   context.kernel_ = options.kernel;
+  const bool off = options.lane && info(*options.lane).stock;
+  if (!off) context.rules_ = options.rules;
   if (options.isa.empty()) {
     for (const IsaTable* isa : isa_tables()) {
       if (isa->unavailable().empty()) context.isas_.push_back(isa);
@@ -39,6 +41,13 @@ Expected<Context> Context::create(const ContextOptions& options) {
   }
   context.take_row_functions();
   return context;
+}
+
+LaneSelection Context::lanes_of(std::string_view tensor) const {
+  const LaneRule* rule = rules_ != nullptr ? rules_->find(tensor) : nullptr;
+  const std::optional<StagedType> forced = rule != nullptr ? rule->lane : lane_;
+  if (forced || rules_ == nullptr) return {forced, {}};
+  return {{}, rules_->granted(tensor)};
 }
 
 void Context::take_row_functions() {

@@ -18,37 +18,47 @@ Expected<Linear> Linear::bind(Context& context, std::string name, const StoredMa
   Linear linear;
   linear.name_ = std::move(name);
   linear.format_ = &format;
-
-  const Problem one_token{1, rows, cols, format.spec, {}};
-  const Choice first = choose_kernel(one_token, context.plan_inputs());
-  if (first.kernel == nullptr) {
-    const Expected<Plan> why = make_plan(one_token, context.plan_inputs());
-    return fail("{}: {}", linear.name_, why.error().message);
-  }
-  linear.packed_ = PackedWeights::pack(format.spec, first.kernel->order, rows, cols, context.threads(),
-                                       [&](int64_t row, const PlaneRow& out) { weights.to_planes(row, out); });
-  if (const StagedType staged = first.kernel->staged; octalane::restaged(staged)) {
-    linear.restaged_for_ = staged;
-    linear.restaged_ = restage(linear.weights(), staged, context.threads());
-  }
+  Expected<Binding> binding =
+      plan_binding(context, linear.name_, format.spec, rows, cols, context.lanes_of(linear.name_));
+  if (!binding) return fail_with(binding);
+  linear.binding_ = *binding;
+  linear.packed_ = std::make_shared<const PackedWeights>(
+      PackedWeights::pack(format.spec, binding->order, rows, cols, context.threads(),
+                          [&](int64_t row, const PlaneRow& out) { weights.to_planes(row, out); }));
+  linear.encode_again(context);
   return linear;
+}
+
+Expected<Linear> Linear::with_lanes(Context& context, const LaneSelection& lanes) const {
+  const Expected<Binding> binding = plan_binding(context, name_, weights().spec, rows(), cols(), lanes);
+  if (!binding) return fail_with(binding);
+  Linear other = *this;
+  other.binding_ = *binding;
+  const bool same_order = binding->order == binding_.order;
+  if (!same_order) {
+    other.packed_ = std::make_shared<const PackedWeights>(
+        PackedWeights::pack(weights().spec, binding->order, rows(), cols(), context.threads(),
+                            [&](int64_t row, const PlaneRow& out) { unpack_row(weights(), row, out); }));
+  }
+  if (!same_order || binding->restaged != binding_.restaged) other.encode_again(context);
+  return other;
+}
+
+/// Makes the scales that the binding asks for.
+void Linear::encode_again(const Context& context) {
+  restaged_ = nullptr;
+  if (!binding_.restaged) return;
+  restaged_ = std::make_shared<const Restaged>(restage(weights(), *binding_.restaged, context.threads()));
 }
 
 Problem Linear::problem(int64_t tokens) const { return {tokens, rows(), cols(), weights().spec, {}}; }
 
-PlanInputs Linear::plan_inputs(const Context& context) const {
-  PlanInputs inputs = context.plan_inputs();
-  inputs.order = weights().order;
-  inputs.restaged = restaged_for_;
-  return inputs;
-}
-
 Choice Linear::choose(const Context& context, int64_t tokens) const {
-  return choose_kernel(problem(tokens), plan_inputs(context));
+  return choose_kernel(problem(tokens), binding_.inputs(context));
 }
 
 Expected<Plan> Linear::plan(const Context& context, int64_t tokens) const {
-  Expected<Plan> plan = make_plan(problem(tokens), plan_inputs(context));
+  Expected<Plan> plan = make_plan(problem(tokens), binding_.inputs(context));
   if (!plan) return fail("{}: {}", name_, plan.error().message);
   return plan;
 }

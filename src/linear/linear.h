@@ -13,6 +13,8 @@
 #include "core/aligned_buffer.h"
 #include "core/status.h"
 #include "formats/format.h"
+#include "linear/binding.h"
+#include "linear/lane_rules.h"
 #include "plan/plan.h"
 #include "weights/pack.h"
 #include "weights/restage.h"
@@ -22,10 +24,13 @@ namespace octalane {
 struct ContextOptions {
   int threads = 0;                       ///< 0 = usable_cores()
   std::string isa;                       ///< force an instruction set by name; empty = every one this machine has
-  std::optional<StagedType> lane;        ///< force a lane; empty = auto, the stock lane
+  std::optional<StagedType> lane;        ///< force a lane; empty = auto, the stock lane and what `rules` grant
   bool wrong_results = false;            ///< accept kernels of an ablation build, to time them
   std::shared_ptr<const Rates> rates{};  ///< what plans are made from; null = the nominal rates
   const Kernel* kernel = nullptr;        ///< force a kernel; null = the plan's
+  /// Lanes by tensor, in place of `lane` where a rule matches. Null = none. The stock lane by name is the way to turn
+  /// every lossy lane off: with it as `lane`, rules are not looked at.
+  std::shared_ptr<const LaneRules> rules{};
 };
 
 /// What a kernel did since the context was made.
@@ -47,9 +52,18 @@ class Context {
   /// Attention and the maths of rows, of the fastest instruction set allowed: they serve the model.
   void attend(const AttendArgs& args) const { attend_(args); }
   const RowMath& rows() const { return *rows_; }
+  /// Without the lanes that rules say: those depend on the tensor.
   PlanInputs plan_inputs() const {
-    return {.isas = isas_, .rates = rates_.get(), .lane = lane_, .order = {}, .restaged = {}, .kernel = kernel_};
+    return {.isas = isas_,
+            .rates = rates_.get(),
+            .lane = lane_,
+            .allowed = {},
+            .order = {},
+            .restaged = {},
+            .kernel = kernel_};
   }
+  /// The lanes that weights of this name are bound for.
+  LaneSelection lanes_of(std::string_view tensor) const;
   /// Kernels engaged so far, by name.
   const std::map<std::string, KernelUse>& uses() const { return uses_; }
 
@@ -66,6 +80,7 @@ class Context {
   std::optional<StagedType> lane_;
   std::shared_ptr<const Rates> rates_;
   const Kernel* kernel_ = nullptr;
+  std::shared_ptr<const LaneRules> rules_;
   std::vector<AlignedBuffer<std::byte>> scratch_;  // one per thread
   std::map<std::string, KernelUse> uses_;
 };
@@ -103,17 +118,22 @@ class Activations {
   std::vector<std::unique_ptr<Made>> made_;
 };
 
-/// A weight matrix W[N, K] bound to a machine: packed once, multiplied often.
+/// A weight matrix W[N, K] bound to a machine: packed once, multiplied often. Copies share what was packed.
 class Linear {
  public:
-  /// What `weights` refers to may be dropped afterwards. `name` is used in errors. Fails when cols is not a multiple of
-  /// the block, or no allowed kernel can serve the weights.
+  /// What `weights` refers to may be dropped afterwards. `name` decides the lanes, by the context's rules, and is used
+  /// in errors. Fails when cols is not a multiple of the block, or no allowed kernel can serve the weights.
   static Expected<Linear> bind(Context& context, std::string name, const StoredMatrix& weights);
   /// The same for rows of blocks that follow each other.
   static Expected<Linear> bind(Context& context, std::string name, const Format& format, const std::byte* data,
                                int64_t rows, int64_t cols) {
     return bind(context, std::move(name), {&format, rows, cols, {data}});
   }
+
+  /// The same weights for other lanes: packed weights are shared, unless those lanes need another tile order, and the
+  /// scales of a re-encoding are made when they are missing. Fails as bind does.
+  Expected<Linear> with_lanes(Context& context, const LaneSelection& lanes) const;
+  const LaneSelection& lanes() const { return binding_.lanes; }
 
   /// y[M, N] = x[M, K] W^T, y.col_stride == 1. M = 0 does nothing. Each y(m, n) is the same to the bit for every number
   /// of threads and for every M (the accumulation order of an output depends on K alone).
@@ -136,13 +156,13 @@ class Linear {
 
   const std::string& name() const { return name_; }
   const Format& format() const { return *format_; }
-  int64_t rows() const { return packed_.view().rows; }
-  int64_t cols() const { return packed_.view().cols; }
-  int64_t bytes() const { return packed_.bytes(); }
-  const PackedView& weights() const { return packed_.view(); }
-  /// The int8 scales of the re-encoding that these weights were bound for (a lane of ContextOptions that needs one);
-  /// null: none, and such lanes cannot serve them.
-  const Restaged* restaged() const { return restaged_ ? &*restaged_ : nullptr; }
+  int64_t rows() const { return packed_->view().rows; }
+  int64_t cols() const { return packed_->view().cols; }
+  int64_t bytes() const { return packed_->bytes(); }
+  const PackedView& weights() const { return packed_->view(); }
+  /// The int8 scales of the re-encoding that these weights were bound for; null: none, and lanes that need one cannot
+  /// serve them.
+  const Restaged* restaged() const { return restaged_.get(); }
 
  private:
   /// One product made ready: everything but the tiles.
@@ -158,13 +178,13 @@ class Linear {
   Expected<Task> prepare(Context& context, Activations& x, MatrixView<float> y) const;
 
   Problem problem(int64_t tokens) const;
-  PlanInputs plan_inputs(const Context& context) const;
+  void encode_again(const Context& context);
 
   std::string name_;
   const Format* format_ = nullptr;
-  PackedWeights packed_;
-  std::optional<StagedType> restaged_for_;
-  std::optional<Restaged> restaged_;
+  Binding binding_;
+  std::shared_ptr<const PackedWeights> packed_ = std::make_shared<const PackedWeights>();
+  std::shared_ptr<const Restaged> restaged_;  // of binding_.restaged
 };
 
 }  // namespace octalane

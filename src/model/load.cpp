@@ -170,12 +170,25 @@ Expected<Model> Model::load(Context& context, const Checkpoint& file) {
   loader.refuse_unused(config->architecture);
   if (!loader.status()) return fail_with(loader.status());
 
-  for (const Layer& layer : state->layers) {
-    for (const Product* product : {&layer.q, &layer.k, &layer.v, &layer.output, &layer.gate, &layer.up, &layer.down}) {
-      state->linears.push_back(&product->weights);
+  state->list_linears();
+  return Model(std::move(state));
+}
+
+Expected<Model> Model::with_lanes(Context& context, const std::function<LaneSelection(const Linear&)>& lanes) const {
+  auto state = std::make_shared<State>(*state_);
+  Status status;
+  state->for_each_linear([&](Linear& weights) {
+    const LaneSelection wanted = lanes(weights);
+    if (!status || wanted == weights.lanes()) return;
+    Expected<Linear> bound = weights.with_lanes(context, wanted);
+    if (bound) {
+      weights = std::move(*bound);
+    } else {
+      status = fail_with(bound);
     }
-  }
-  state->linears.push_back(&state->head.weights);
+  });
+  if (!status) return fail_with(status);
+  state->list_linears();
   return Model(std::move(state));
 }
 

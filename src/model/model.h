@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 
@@ -20,6 +21,10 @@ class Model {
   /// missing, of a wrong shape or type, or not known to the architecture.
   /// A model with its own output head reads embedding rows from the file's bytes, which must then outlive it.
   static Expected<Model> load(Context& context, const Checkpoint& file);
+
+  /// The same model with the lanes that `lanes` names for each product; packed weights are shared (Linear::with_lanes),
+  /// so that a model in memory once serves several lanes. Fails when a lane cannot serve a tensor, and names it.
+  Expected<Model> with_lanes(Context& context, const std::function<LaneSelection(const Linear&)>& lanes) const;
 
   const ModelConfig& config() const;
 

@@ -33,7 +33,22 @@ struct Model::State {
   std::vector<Layer> layers;
   std::vector<float> output_norm;
   Product head;
-  std::vector<const Linear*> linears;
+  std::vector<const Linear*> linears;  // by list_linears
+
+  /// visit(weights) for every product, in order of use.
+  template <class Visit>
+  void for_each_linear(Visit visit) {
+    for (Layer& layer : layers) {
+      for (Product* product : {&layer.q, &layer.k, &layer.v, &layer.output, &layer.gate, &layer.up, &layer.down}) {
+        visit(product->weights);
+      }
+    }
+    visit(head.weights);
+  }
+  void list_linears() {
+    linears.clear();
+    for_each_linear([&](const Linear& weights) { linears.push_back(&weights); });
+  }
 };
 
 }  // namespace octalane

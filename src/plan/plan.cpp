@@ -13,15 +13,15 @@ namespace {
 /// Why the kernel may not run this problem at all; empty = it may.
 std::string obstacle(const Kernel& kernel, Problem problem, const PlanInputs& inputs) {
   if (inputs.lane && kernel.staged != *inputs.lane) return fmt::format("lane {} was asked for", name(*inputs.lane));
-  if (!inputs.lane && !info(kernel.staged).stock) {
-    return fmt::format("lossy: int8 or fp8 activations run only when asked for (--lane {})", name(kernel.staged));
+  if (!inputs.lane && !info(kernel.staged).stock && !inputs.allowed.contains(kernel.staged)) {
+    return fmt::format("lossy: no gate receipt allows it (--lane {} forces it)", name(kernel.staged));
   }
   if (inputs.kernel != nullptr && inputs.kernel != &kernel)
     return fmt::format("{} was asked for", name(*inputs.kernel));
   if (inputs.order && kernel.order != *inputs.order) {
     return fmt::format("weights are packed in tiles of {} rows, wanted {}", inputs.order->rows, kernel.order.rows);
   }
-  if (inputs.order && restaged(kernel.staged) && inputs.restaged != kernel.staged) {
+  if (inputs.order && restaged(kernel.staged) && !inputs.restaged.contains(kernel.staged)) {
     return fmt::format("weights were bound without re-encoding for {}", name(kernel.staged));
   }
   if (problem.tokens > kernel.max_tokens) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "core/staged_set.h"
 #include "core/status.h"
 #include "kernels/kernel.h"
 
@@ -50,12 +51,15 @@ struct PlanInputs {
   /// Decide when every kernel that could serve a problem has been measured with its weights; else, and when null, the
   /// nominal rates of the kernel table do.
   const Rates* rates = nullptr;
-  /// A lane forced by name. Without it only the stock lane is allowed: every other one is lossy.
+  /// A lane forced by name. Without it the stock lane is allowed, and of the others, which are lossy, those in
+  /// `allowed`.
   std::optional<StagedType> lane;
+  StagedSet allowed;
   /// The tile order that the weights already have; empty before they are packed.
   std::optional<TileOrder> order;
-  /// Packed weights serve the lanes that re-encode (core/restage.h) only with the scales of that re-encoding.
-  std::optional<StagedType> restaged;
+  /// Packed weights serve the lanes that re-encode (core/restage.h) only with the scales of that re-encoding: those
+  /// that they have, or that they may still get.
+  StagedSet restaged;
   /// A kernel forced; null = any.
   const Kernel* kernel = nullptr;
 };

@@ -1,5 +1,3 @@
-#include "linear/linear.h"
-
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -11,34 +9,11 @@
 
 #include "core/restage.h"
 #include "kernels/registry.h"
+#include "linear/linear_testing.h"
 #include "linear/reference.h"
 
 namespace octalane {
 namespace {
-
-std::vector<float> normal(int64_t count, uint32_t seed) {
-  std::mt19937 random(seed);
-  std::normal_distribution<float> draw;
-  std::vector<float> values(static_cast<size_t>(count));
-  for (float& value : values) value = draw(random);
-  return values;
-}
-
-/// Blocks of a format: quantized from normal values where the format can be written.
-std::vector<std::byte> blocks(const Format& format, int64_t rows, int64_t cols, uint32_t seed) {
-  std::vector<std::byte> bytes(static_cast<size_t>(rows * format.row_bytes(cols)));
-  const std::vector<float> values = normal(rows * cols, seed);
-  for (int64_t r = 0; r < rows; ++r) {
-    format.from_float(values.data() + r * cols, cols, bytes.data() + r * format.row_bytes(cols));
-  }
-  return bytes;
-}
-
-Context make_context(int threads, std::string isa = "", std::optional<StagedType> lane = {}) {
-  Expected<Context> context = Context::create({threads, std::move(isa), lane});
-  EXPECT_TRUE(context) << context.error().message;
-  return std::move(*context);
-}
 
 struct Case {
   const Format* format;

@@ -52,6 +52,27 @@ TEST(Plan, without_a_lane_only_the_stock_one_is_allowed) {
   EXPECT_EQ(chosen(tokens(512), {.isas = kBoth, .lane = StagedType::s8_group}), "s8.group_gemm_4x16x32_fast");
 }
 
+TEST(Plan, a_lossy_lane_that_is_allowed_competes_with_the_stock_one) {
+  const PlanInputs allowed{.isas = kBoth, .allowed = {StagedType::s8_group}};
+  EXPECT_EQ(chosen(tokens(512), allowed), "s8.group_gemm_4x16x32_fast");
+  Rates rates;
+  for (const Kernel* kernel : {&kSlow[0], &kFast[0], &kFast[1]}) rates.set({kernel, kQ4, {{1, 1e-9}}});
+  rates.set({&kFast[2], kQ4, {{1, 2e-9}, {4, 2e-9}}});
+  EXPECT_EQ(chosen(tokens(1), {.isas = kBoth, .rates = &rates, .allowed = {StagedType::s8_group}}),
+            "bf16_gemv_1x16x32_fast")
+      << "where it is faster, the stock one stays";
+  EXPECT_EQ(chosen(tokens(512, kBf16), allowed), "bf16_gemm_6x16x32_fast") << "and where the other cannot serve";
+  EXPECT_EQ(chosen(tokens(512), {.isas = kBoth, .allowed = {StagedType::s8_row}}), "bf16_gemm_6x16x32_fast");
+  const PlanInputs off{.isas = kBoth, .lane = StagedType::bf16, .allowed = {StagedType::s8_group}};
+  EXPECT_EQ(chosen(tokens(512), off), "bf16_gemm_6x16x32_fast") << "a lane by name is that lane";
+}
+
+TEST(Plan, a_lossy_lane_that_nothing_allows_says_so) {
+  const Expected<Plan> plan = make_plan(tokens(8), {.isas = kBoth});
+  ASSERT_TRUE(plan);
+  EXPECT_EQ(plan->refused[2].why, "lossy: no gate receipt allows it (--lane s8.group forces it)");
+}
+
 TEST(Plan, tokens_are_rounded_up_to_whole_tiles_when_estimating) {
   // One token costs the gemm six: 6 / 64 against 1 / 16.
   EXPECT_EQ(chosen(tokens(1), {.isas = kBoth}), "bf16_gemv_1x16x32_fast");

@@ -29,6 +29,9 @@ typedef struct octalane_options {
   /* What kernels are chosen by. NULL: the nominal rates of the kernel table; the library measures nothing by itself.
    * Else the path of a file that `octalane probe -o` wrote. */
   const char* rates;
+  /* Lanes by tensor name. NULL: none; else the path of a plan file (docs/cli.md), over `lane` for the tensors that it
+   * names unless that is "bf16". Patterns that match no tensor go unnoticed here. */
+  const char* lanes;
 } octalane_options;
 
 /* "major.minor.patch" */

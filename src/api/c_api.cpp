@@ -3,6 +3,7 @@
 
 #include "checkpoint/checkpoint.h"
 #include "formats/format.h"
+#include "gate/lane_plan.h"
 #include "kernels/registry.h"
 #include "linear/linear.h"
 #include "octalane/octalane.h"
@@ -56,6 +57,11 @@ Expected<Context> create_context(const octalane_options& options) {
     Expected<SavedRates> saved = read_rates(options.rates);
     if (!saved) return fail_with(saved);
     wanted.rates = std::make_shared<const Rates>(std::move(saved->rates));
+  }
+  if (options.lanes != nullptr) {
+    Expected<std::vector<LaneRule>> rules = read_lane_plan(options.lanes);
+    if (!rules) return fail_with(rules);
+    wanted.rules = std::make_shared<const LaneRules>(LaneRules{std::move(*rules), {}});
   }
   return Context::create(wanted);
 }

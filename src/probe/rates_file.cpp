@@ -7,6 +7,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "core/fnv1a.h"
 #include "files/output_file.h"
 #include "formats/format.h"
 #include "kernels/registry.h"
@@ -19,12 +20,6 @@ using Json = nlohmann::ordered_json;
 constexpr int kVersion = 1;
 constexpr std::streamsize kMostBytes = 4 << 20;
 constexpr double kMostSecondsPerWeight = 1;
-
-/// 64-bit FNV-1a, http://www.isthe.com/chongo/tech/comp/fnv/.
-uint64_t fnv1a(std::string_view bytes, uint64_t hash = 0xCBF29CE484222325u) {
-  for (const char byte : bytes) hash = (hash ^ static_cast<unsigned char>(byte)) * 0x100000001B3u;
-  return hash;
-}
 
 /// The value of the first "key : value" line of /proc/cpuinfo.
 std::string cpuinfo(const std::string& key) {
@@ -113,7 +108,9 @@ Expected<KernelRate> rate_of(const std::string& path, size_t index, const Json& 
 }  // namespace
 
 MachineKey machine_key() {
-  return {cpuinfo("model name"), cpuinfo("flags"), fmt::format("{:016x}", fnv1a(file_bytes("/proc/self/exe")))};
+  Fnv1a build;
+  build.add(file_bytes("/proc/self/exe"));
+  return {cpuinfo("model name"), cpuinfo("flags"), build.hex()};
 }
 
 std::string default_rates_path(const MachineKey& key) {
@@ -124,8 +121,9 @@ std::string default_rates_path(const MachineKey& key) {
       has_cache ? std::filesystem::path(cache) : std::filesystem::path(home) / ".cache";
   std::error_code ignored;
   const std::string executable = std::filesystem::read_symlink("/proc/self/exe", ignored).string();
-  const uint64_t hash = fnv1a(executable, fnv1a(key.flags, fnv1a(key.cpu)));
-  return (folder / "octalane" / fmt::format("rates-{:016x}.json", hash)).string();
+  Fnv1a hash;
+  for (const std::string& part : {key.cpu, key.flags, executable}) hash.add(part);
+  return (folder / "octalane" / fmt::format("rates-{}.json", hash.hex())).string();
 }
 
 Expected<SavedRates> read_rates(const std::string& path) {

@@ -1,6 +1,9 @@
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <cstdio>
 #include <cstring>
+#include <fstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -54,6 +57,32 @@ TEST_F(CApi, names_the_kernel) {
   const char* kernel = nullptr;
   ASSERT_EQ(octalane_weights_kernel(context, weights, 512, &kernel), OCTALANE_OK);
   EXPECT_EQ(std::string(kernel).rfind("bf16_gemm_", 0), 0u) << kernel;
+}
+
+TEST_F(CApi, a_plan_file_decides_lanes_by_name) {
+  const std::string path = testing::TempDir() + "octalane_c_api_plan_" + std::to_string(::getpid()) + ".json";
+  std::ofstream(path) << R"({"lanes": [{"tensors": "q8_?", "lane": "s8.group"}]})";
+  const auto kernel_of = [&](const char* lane) {
+    const octalane_options options{0, nullptr, lane, nullptr, path.c_str()};
+    octalane_context* planned = nullptr;
+    EXPECT_EQ(octalane_context_create(&options, &planned), OCTALANE_OK) << octalane_last_error();
+    const auto bytes = q8_0_rows();
+    octalane_weights* bound = nullptr;  // bound by the name of its format
+    EXPECT_EQ(octalane_weights_bind(planned, "q8_0", bytes.data(), bytes.size(), 2, 32, &bound), OCTALANE_OK);
+    const char* kernel = "";
+    EXPECT_EQ(octalane_weights_kernel(planned, bound, 512, &kernel), OCTALANE_OK);
+    octalane_weights_free(bound);
+    octalane_context_free(planned);
+    return std::string(kernel);
+  };
+  EXPECT_EQ(kernel_of("auto").rfind("s8.group_gemm_", 0), 0u) << kernel_of("auto");
+  EXPECT_EQ(kernel_of("bf16").rfind("bf16_gemm_", 0), 0u) << "the stock lane by name turns it off";
+  std::ofstream(path) << "{}";
+  const octalane_options options{0, nullptr, nullptr, nullptr, path.c_str()};
+  octalane_context* none = nullptr;
+  EXPECT_EQ(octalane_context_create(&options, &none), OCTALANE_ERROR);
+  EXPECT_EQ(std::string(octalane_last_error()), path + ": lanes: wanted a list, got something else");
+  std::remove(path.c_str());
 }
 
 TEST_F(CApi, a_context_can_force_its_path) {

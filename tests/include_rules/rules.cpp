@@ -31,9 +31,10 @@ const std::vector<Room>& rooms() {
       {"linear", {"core", "formats", "weights", "plan", "kernels"}},
       {"probe", {"core", "files", "formats", "weights", "kernels", "plan", "linear"}},
       {"model", {"core", "files", "formats", "checkpoint", "linear", "kernels"}},
-      {"api", {"core", "files", "formats", "checkpoint", "linear", "probe", "kernels", "octalane"}},
+      {"gate", {"core", "files", "formats", "checkpoint", "linear", "model", "kernels"}},
+      {"api", {"core", "files", "formats", "checkpoint", "linear", "probe", "gate", "kernels", "octalane"}},
       {"cli",
-       {"core", "files", "formats", "checkpoint", "weights", "kernels", "plan", "linear", "probe", "model",
+       {"core", "files", "formats", "checkpoint", "weights", "kernels", "plan", "linear", "probe", "model", "gate",
         "octalane"}},
   };
   return all;

@@ -128,6 +128,8 @@ Expected<int> bench_model(const Options& options) {
                 {"file_bytes", file->file_bytes()},
                 {"threads", loaded->context.threads()},
                 {"lane_asked", options.common.lane},
+                {"lanes_asked", text_or_null(options.common.lanes)},
+                {"receipt", text_or_null(loaded->receipt)},
                 {"isa_asked", options.common.isa.empty() ? Json() : Json(options.common.isa)},
                 {"batch", options.batch},
                 {"warm_up_rounds", 1},
@@ -157,6 +159,8 @@ Command bench_model_command(CLI::App& bench) {
   flags.seed(options->seed, "Seed of the tokens");
   flags.choice("-o,--output", options->form, {"md", "csv", "json"}, "How to print");
   flags.common(options->common);
+  flags.lane_plan(options->common);
+  flags.receipt(options->common);
   flags.rates(options->common);
   return {flags.app(), [options] { return bench_model(*options); }};
 }

@@ -28,13 +28,20 @@ ContextOptions context_options(const CommonOptions& options) {
 Expected<Context> make_context(const CommonOptions& options) { return Context::create(context_options(options)); }
 
 Expected<Context> make_context(const CommonOptions& options, const std::vector<const Format*>& formats,
-                               Unmeasured unmeasured) {
+                               Unmeasured unmeasured, std::shared_ptr<const LaneRules> rules) {
   Expected<Context> context = make_context(options);
   if (!context) return context;
-  Expected<std::shared_ptr<const Rates>> rates = find_rates(options, context->plan_inputs().isas, formats, unmeasured);
+  StagedSet also;
+  if (rules != nullptr) {
+    also = rules->named();
+    also.insert(StagedType::bf16);  // what auto falls back to
+  }
+  Expected<std::shared_ptr<const Rates>> rates =
+      find_rates(options, context->plan_inputs().isas, formats, unmeasured, also);
   if (!rates) return fail_with(rates);
   ContextOptions wanted = context_options(options);
   wanted.rates = std::move(*rates);
+  wanted.rules = std::move(rules);
   return Context::create(wanted);
 }
 

@@ -33,6 +33,7 @@ Command matmul_command(CLI::App& parent);
 Command quantize_command(CLI::App& parent);
 Command synth_command(CLI::App& parent);
 Command ppl_command(CLI::App& parent);
+Command gate_command(CLI::App& parent);
 Command kernels_command(CLI::App& parent);
 Command probe_command(CLI::App& parent);
 Command bench_gemm_command(CLI::App& bench);
@@ -42,7 +43,8 @@ Command bench_model_command(CLI::App& bench);
 Expected<Context> make_context(const CommonOptions& options);
 /// The same with plans from the rates that --rates names, measured as far as these formats need them.
 Expected<Context> make_context(const CommonOptions& options, const std::vector<const Format*>& formats,
-                               Unmeasured unmeasured = Unmeasured::measure);
+                               Unmeasured unmeasured = Unmeasured::measure,
+                               std::shared_ptr<const LaneRules> rules = nullptr);
 /// The formats of a file's matrices, each once.
 std::vector<const Format*> matrix_formats(const Checkpoint& file);
 

@@ -106,6 +106,10 @@ void Flags::number(const std::string& names, float& value, float least, float mo
   add_number(*app_, names, value, least, most, help);
 }
 
+void Flags::number(const std::string& names, double& value, double least, double most, const std::string& help) {
+  add_number(*app_, names, value, least, most, help);
+}
+
 void Flags::seed(uint64_t& value, const std::string& help) {
   app_->add_option("--seed", value, help)->capture_default_str();
 }
@@ -145,6 +149,13 @@ void Flags::choices(const std::string& names, std::vector<std::string>& values, 
       ->required(need == Need::required);
 }
 
+void Flags::texts(const std::string& names, std::vector<std::string>& values, const std::string& help, Need need) {
+  app_->add_option(names, values, help + "; may be repeated")
+      ->expected(1)
+      ->take_all()
+      ->required(need == Need::required);
+}
+
 void Flags::patterns(const std::string& names, std::vector<std::string>& values, const std::string& help) {
   app_->add_option(names, values, help + "; * and ? stand for any characters or one; may be repeated")
       ->expected(1)
@@ -159,13 +170,29 @@ void Flags::either(const std::string& names, std::string& value, const std::stri
   group->require_option(1);
 }
 
-void Flags::common(CommonOptions& options) {
+void Flags::machine(CommonOptions& options) {
   number("--threads", options.threads, 1, kMostThreads,
          fmt::format("Threads (default: the {} cores this process may use)", usable_cores()));
   choice("--device", options.device, {"cpu"}, "Where to compute");
   choice("--isa", options.isa, isa_names(), "Force an instruction set (default: the fastest here)");
-  choice("--lane", options.lane, lane_names(), "Force a lane by its staged type; auto is the stock lane, bf16");
   toggle("--json", options.json, "One JSON document on stdout, nothing else");
+}
+
+void Flags::common(CommonOptions& options) {
+  machine(options);
+  choice("--lane", options.lane, lane_names(), "Force a lane by its staged type; auto is the stock lane, bf16");
+}
+
+void Flags::lane_plan(CommonOptions& options) {
+  text("--lanes", options.lanes, "A JSON file of lanes by tensor name (docs/cli.md), over --lane but for --lane bf16");
+}
+
+void Flags::receipt(CommonOptions& options) {
+  options.receipt = "auto";
+  app_->add_option("--receipt", options.receipt,
+                   "Which lossy lanes auto may take: auto (what MODEL.lanes.json allows, when octalane gate wrote it), "
+                   "none, or a receipt")
+      ->capture_default_str();
 }
 
 void Flags::rates(CommonOptions& options) {

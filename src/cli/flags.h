@@ -18,6 +18,8 @@ struct CommonOptions {
   std::string device = "cpu";
   std::string isa;
   std::string lane = "auto";
+  std::string lanes;             ///< a plan file; "" = none
+  std::string receipt = "none";  ///< none, auto or a file; auto for commands that have the flag
   std::string rates = "auto";
   bool json = false;
   bool wrong_results = false;  ///< no flag: bench gemm alone accepts the kernels of an ablation build
@@ -44,19 +46,28 @@ class Flags {
   void number(const std::string& names, int64_t& value, int64_t least, int64_t most, const std::string& help,
               Need need = Need::optional);
   void number(const std::string& names, float& value, float least, float most, const std::string& help);
+  void number(const std::string& names, double& value, double least, double most, const std::string& help);
   void seed(uint64_t& value, const std::string& help);
   void toggle(const std::string& names, bool& value, const std::string& help);
   /// Comma-separated: `--tokens 1,16,512`, whole numbers from 1.
   void numbers(const std::string& names, std::vector<int64_t>& values, const std::string& help);
   void choices(const std::string& names, std::vector<std::string>& values, const std::vector<std::string>& allowed,
                const std::string& help, Need need = Need::optional);
+  /// May be repeated, one text each time.
+  void texts(const std::string& names, std::vector<std::string>& values, const std::string& help,
+             Need need = Need::optional);
   /// May be repeated, one pattern each time.
   void patterns(const std::string& names, std::vector<std::string>& values, const std::string& help);
   /// Exactly one of two texts.
   void either(const std::string& names, std::string& value, const std::string& help, const std::string& other_names,
               std::string& other_value, const std::string& other_help);
-  /// --threads, --device, --isa, --lane, --json.
+  /// --threads, --device, --isa, --json.
+  void machine(CommonOptions& options);
+  /// Those and --lane.
   void common(CommonOptions& options);
+  /// --lanes, of commands that bind the tensors of a file, and --receipt, of those that run a model.
+  void lane_plan(CommonOptions& options);
+  void receipt(CommonOptions& options);
   /// --rates, of commands that plan products; OCTALANE_RATES in the environment is its default.
   void rates(CommonOptions& options);
 

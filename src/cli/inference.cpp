@@ -8,19 +8,23 @@
 #include <cstring>
 #include <memory>
 
+#include "cli/lanes.h"
 #include "cli/machine.h"
 #include "cli/terminal.h"
 
 namespace octalane::cli {
 
 Expected<LoadedModel> load_model(const CommonOptions& options, const Checkpoint& file) {
-  Expected<Context> context = make_context(options, matrix_formats(file));
+  const Expected<ObeyedLanes> lanes = find_lanes(options, file);
+  if (!lanes) return fail_with(lanes);
+  Expected<Context> context = make_context(options, matrix_formats(file), Unmeasured::measure, lanes->rules);
   if (!context) return fail_with(context);
+  name_receipt(options, *lanes);
   Progress progress;
   progress.show(fmt::format("loading {}", file.path()));
   Expected<Model> model = Model::load(*context, file);
   if (!model) return fail("{}: {}", file.path(), model.error().message);
-  return LoadedModel{std::move(*context), std::move(*model)};
+  return LoadedModel{std::move(*context), std::move(*model), lanes->receipt};
 }
 
 Expected<std::string> read_text(const std::string& path) {
@@ -70,6 +74,8 @@ Status decode(LoadedModel& loaded, KvCache& cache, int32_t token, std::span<floa
   return loaded.model.forward(loaded.context, {&token, 1}, cache,
                               dense_view(logits.data(), 1, static_cast<int64_t>(logits.size())));
 }
+
+Json text_or_null(const std::string& text) { return text.empty() ? Json() : Json(text); }
 
 Json lanes_json(const Context& context) {
   Json lanes = Json::object();

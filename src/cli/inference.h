@@ -14,6 +14,7 @@ namespace octalane::cli {
 struct LoadedModel {
   Context context;
   Model model;
+  std::string receipt;  ///< that is obeyed; "" = none
 };
 Expected<LoadedModel> load_model(const CommonOptions& options, const Checkpoint& file);
 
@@ -35,6 +36,9 @@ Expected<Phase> prefill(LoadedModel& loaded, KvCache& cache, std::span<const int
 
 /// One token in, its logits out.
 Status decode(LoadedModel& loaded, KvCache& cache, int32_t token, std::span<float> logits);
+
+/// null for "".
+Json text_or_null(const std::string& text);
 
 /// Kernels engaged: {staged: ops}, and [{kernel, staged, calls, ops, share}].
 Json lanes_json(const Context& context);

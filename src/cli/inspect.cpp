@@ -6,6 +6,7 @@
 #include <map>
 
 #include "cli/command.h"
+#include "cli/lanes.h"
 #include "cli/table.h"
 #include "cli/tensor_plan.h"
 
@@ -149,7 +150,10 @@ void print_people(const Json& view) {
 Expected<int> inspect(const Options& options) {
   const Expected<Checkpoint> file = Checkpoint::open(options.model);
   if (!file) return fail_with(file);
-  const Expected<Context> context = make_context(options.common, matrix_formats(*file), Unmeasured::leave);
+  const Expected<ObeyedLanes> lanes = find_lanes(options.common, *file);
+  if (!lanes) return fail_with(lanes);
+  const Expected<Context> context =
+      make_context(options.common, matrix_formats(*file), Unmeasured::leave, lanes->rules);
   if (!context) return fail_with(context);
   const Json view = document(*context, *file);
   if (options.common.json) {
@@ -167,6 +171,7 @@ Command inspect_command(CLI::App& parent) {
   auto options = std::make_shared<Options>();
   flags.text("MODEL", options->model, "A GGUF file", Need::required);
   flags.common(options->common);
+  flags.lane_plan(options->common);
   flags.rates(options->common);
   return {flags.app(), [options] { return inspect(*options); }};
 }

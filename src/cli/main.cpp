@@ -58,10 +58,10 @@ int run(int argc, char** argv) {
                                         : fmt::format("{}, ablation build: {}", OCTALANE_VERSION, name(kAblation)));
   CLI::App* bench = app.add_subcommand("bench", "Measure speed");
   bench->require_subcommand(1);
-  const std::vector<Command> commands{run_command(app),           inspect_command(app),       plan_command(app),
-                                      matmul_command(app),        quantize_command(app),      synth_command(app),
-                                      ppl_command(app),           kernels_command(app),       probe_command(app),
-                                      bench_gemm_command(*bench), bench_model_command(*bench)};
+  const std::vector<Command> commands{run_command(app),    inspect_command(app),       plan_command(app),
+                                      matmul_command(app), quantize_command(app),      synth_command(app),
+                                      ppl_command(app),    gate_command(app),          kernels_command(app),
+                                      probe_command(app),  bench_gemm_command(*bench), bench_model_command(*bench)};
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "cli/command.h"
+#include "cli/lanes.h"
 #include "files/npy.h"
 #include "files/quote.h"
 #include "linear/reference.h"
@@ -74,11 +75,14 @@ Expected<int> matmul(const Options& options) {
   CommonOptions common = options.common;
   if (options.reference) {  // no lane is used, so none can be refused, and no kernel needs choosing
     common.lane = "auto";
+    common.lanes = "";
     common.rates = "nominal";
   }
   const Expected<const CheckpointTensor*> source = find_source(*file, options.tensor);
   if (!source) return fail_with(source);
-  Expected<Context> context = make_context(common, {(*source)->format});
+  const Expected<ObeyedLanes> lanes = find_lanes(common, *file);
+  if (!lanes) return fail_with(lanes);
+  Expected<Context> context = make_context(common, {(*source)->format}, Unmeasured::measure, lanes->rules);
   if (!context) return fail_with(context);
   const Expected<Linear> linear = Linear::bind(*context, (*source)->name, (*source)->matrix());
   if (!linear) return fail_with(linear);
@@ -126,6 +130,7 @@ Command matmul_command(CLI::App& parent) {
   flags.toggle("--reference", options->reference,
                "fp64 sums over the decoded weights, rounded to float32, instead of a kernel");
   flags.common(options->common);
+  flags.lane_plan(options->common);
   flags.rates(options->common);
   return {flags.app(), [options] { return matmul(*options); }};
 }

@@ -4,6 +4,8 @@
 #include <map>
 
 #include "cli/command.h"
+#include "cli/inference.h"
+#include "cli/lanes.h"
 #include "cli/table.h"
 #include "cli/tensor_plan.h"
 #include "files/quote.h"
@@ -33,7 +35,7 @@ Json plan_json(const CheckpointTensor& tensor, int64_t tokens, const Plan& plan)
           {"refused", std::move(refused)}};
 }
 
-/// Products of one format and shape have one plan, and a model has many of them.
+/// Products of one format, shape and lane have one plan, and a model has many of them.
 void print_people(const Json& plans) {
   struct Group {
     const Json* first;
@@ -42,8 +44,8 @@ void print_people(const Json& plans) {
   std::vector<std::string> order;
   std::map<std::string, Group> groups;
   for (const Json& plan : plans) {
-    std::string key = fmt::format("{} {} {} {}", plan["tokens"].get<int64_t>(), plan["format"].get<std::string>(),
-                                  plan["rows"].get<int64_t>(), plan["cols"].get<int64_t>());
+    std::string key = fmt::format("{} {} {} {} {}", plan["tokens"].get<int64_t>(), plan["format"].get<std::string>(),
+                                  plan["rows"].get<int64_t>(), plan["cols"].get<int64_t>(), plan["refused"].dump());
     Group& group = groups[key];
     if (group.count++ == 0) {
       group.first = &plan;
@@ -66,8 +68,12 @@ void print_people(const Json& plans) {
 Expected<int> plan(const Options& options) {
   const Expected<Checkpoint> file = Checkpoint::open(options.model);
   if (!file) return fail_with(file);
-  const Expected<Context> context = make_context(options.common, matrix_formats(*file));
+  const Expected<ObeyedLanes> lanes = find_lanes(options.common, *file);
+  if (!lanes) return fail_with(lanes);
+  const Expected<Context> context =
+      make_context(options.common, matrix_formats(*file), Unmeasured::measure, lanes->rules);
   if (!context) return fail_with(context);
+  name_receipt(options.common, *lanes);
   Json plans = Json::array();
   for (const int64_t tokens : options.tokens) {
     for (const CheckpointTensor& tensor : file->tensors()) {
@@ -80,7 +86,10 @@ Expected<int> plan(const Options& options) {
   }
   if (plans.empty()) return fail("{}: wanted a matrix to plan for, found none of that name", options.model);
   if (options.common.json) {
-    print_json({{"file", file->path()}, {"threads", context->threads()}, {"plans", std::move(plans)}});
+    print_json({{"file", file->path()},
+                {"threads", context->threads()},
+                {"receipt", text_or_null(lanes->receipt)},
+                {"plans", std::move(plans)}});
   } else {
     print_people(plans);
   }
@@ -92,10 +101,13 @@ Expected<int> plan(const Options& options) {
 Command plan_command(CLI::App& parent) {
   Flags flags(parent, "plan", "Show which kernel each product gets, and why not another");
   auto options = std::make_shared<Options>();
-  flags.text("-m,--model", options->model, "A GGUF file; only its header is read", Need::required);
+  flags.text("-m,--model", options->model, "A GGUF file; only its header is read, and samples for a receipt",
+             Need::required);
   flags.numbers("--tokens", options->tokens, "Tokens per product");
   flags.patterns("-t,--tensor", options->patterns, "Only tensors of this name");
   flags.common(options->common);
+  flags.lane_plan(options->common);
+  flags.receipt(options->common);
   flags.rates(options->common);
   return {flags.app(), [options] { return plan(*options); }};
 }

@@ -47,7 +47,8 @@ Cache& cache() {
 }  // namespace
 
 Expected<std::shared_ptr<const Rates>> find_rates(const CommonOptions& options, std::span<const IsaTable* const> isas,
-                                                  const std::vector<const Format*>& formats, Unmeasured unmeasured) {
+                                                  const std::vector<const Format*>& formats, Unmeasured unmeasured,
+                                                  StagedSet also) {
   const bool ablated = kAblation != Ablation::none;  // its kernels cost what no other build's do
   if (options.rates == "nominal" || (ablated && options.rates == "auto")) return nullptr;
   if (options.rates != "auto") {
@@ -55,7 +56,7 @@ Expected<std::shared_ptr<const Rates>> find_rates(const CommonOptions& options, 
     if (!saved) return fail_with(saved);
     return std::make_shared<const Rates>(std::move(saved->rates));
   }
-  const RatesWanted wanted{isas, staged_type_from_name(options.lane), formats};
+  const RatesWanted wanted{isas, staged_type_from_name(options.lane), formats, also};
   const size_t missing = missing_rates(cache().rates, wanted).size();
   if (missing > 0 && unmeasured == Unmeasured::measure) {
     fmt::print(stderr, "octalane: measuring the kernels of {} weight format{}, once for this machine and build\n",

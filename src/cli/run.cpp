@@ -7,6 +7,7 @@
 #include "cli/inference.h"
 #include "cli/machine.h"
 #include "cli/terminal.h"
+#include "core/fnv1a.h"
 #include "model/chat.h"
 #include "model/sampler.h"
 #include "model/tokenizer.h"
@@ -21,18 +22,6 @@ struct Options {
   bool chat = false, special = false, echo = false;
   int64_t count = 128, batch = 512, context = 0;
   SamplerOptions sampler;
-};
-
-/// 64-bit FNV-1a, http://www.isthe.com/chongo/tech/comp/fnv/.
-class Fnv1a {
- public:
-  void add(std::span<const float> values) {
-    for (const std::byte byte : std::as_bytes(values)) hash_ = (hash_ ^ static_cast<uint64_t>(byte)) * 0x100000001B3u;
-  }
-  std::string hex() const { return fmt::format("{:016x}", hash_); }
-
- private:
-  uint64_t hash_ = 0xCBF29CE484222325u;
 };
 
 struct Generation {
@@ -106,7 +95,7 @@ class Generator {
       const double start = now_seconds();
       const int32_t token = sampler_.sample(logits);
       out_.decode.seconds += now_seconds() - start;
-      if (options_.common.json) out_.logits_hash.add(logits);
+      if (options_.common.json) out_.logits_hash.add(std::as_bytes(logits));
       if (tokenizer_.ends_generation(token)) return finish("stop");
       out_.tokens.push_back(token);
       emit(utf8_.feed(tokenizer_.decode(token)));
@@ -147,6 +136,7 @@ Json document(const Checkpoint& file, const LoadedModel& loaded, const Generatio
           {"prefill", phase_json(made.prefill)},
           {"decode", phase_json(made.decode)},
           {"lanes", lanes_json(loaded.context)},
+          {"receipt", text_or_null(loaded.receipt)},
           {"kernels", kernels_json(loaded.context)},
           {"logits_hash", made.logits_hash.hex()},
           {"threads", loaded.context.threads()},
@@ -219,6 +209,8 @@ Command run_command(CLI::App& parent) {
                "Positions of the KV cache (default: prompt and answer, at most what the model was trained for)");
   add_sampling_flags(flags, options->sampler);
   flags.common(options->common);
+  flags.lane_plan(options->common);
+  flags.receipt(options->common);
   flags.rates(options->common);
   return {flags.app(), [options] { return run(*options); }};
 }

@@ -126,8 +126,9 @@ void time_tokens(std::vector<Runner>& runners, MatrixView<const float> x, Matrix
   }
 }
 
-bool in_lane(const Kernel& kernel, const std::optional<StagedType>& lane) {
-  return lane ? kernel.staged == *lane : info(kernel.staged).stock;
+bool in_lane(const Kernel& kernel, const RatesWanted& wanted) {
+  if (wanted.also.contains(kernel.staged)) return true;
+  return wanted.lane ? kernel.staged == *wanted.lane : info(kernel.staged).stock;
 }
 
 }  // namespace
@@ -142,7 +143,7 @@ std::vector<MissingRates> missing_rates(const Rates& rates, const RatesWanted& w
     bool complete = true;
     for (const IsaTable* isa : wanted.isas) {
       for (const Kernel& kernel : isa->kernels) {
-        if (!in_lane(kernel, wanted.lane)) continue;
+        if (!in_lane(kernel, wanted)) continue;
         if (!kernel.supports({1, kRateRows, kRateCols, format->spec, kernel.staged}).empty()) continue;
         group.kernels.push_back(&kernel);
         complete = complete && rates.find(kernel, format->spec) != nullptr;

@@ -16,6 +16,7 @@ struct RatesWanted {
   std::span<const IsaTable* const> isas;  ///< that this machine has
   std::optional<StagedType> lane;         ///< empty = auto, the stock lane
   std::vector<const Format*> formats;
+  StagedSet also{};  ///< lanes beside that one
 };
 
 /// The formats among those of which `rates` lacks a kernel, each with all its kernels of that lane: what is compared

@@ -183,6 +183,7 @@ Json arm_json(const Options& options, const Arm& arm, ReadRates& reading) {
   cell["of_read_rate"] = read_gbps ? Json(gbps / *read_gbps) : Json();
   cell["kernel_error"] = arm.errors.kernel;
   cell["total_error"] = arm.errors.total;
+  cell["fallback"] = linear.fallback().empty() ? Json() : Json(linear.fallback());
   cell["weight_error"] = linear.restaged() != nullptr ? Json(linear.restaged()->relative_error) : Json();
   cell["packed_bytes"] = linear.bytes();
   cell["copies"] = copies;

@@ -11,8 +11,26 @@
 #include "cli/lanes.h"
 #include "cli/machine.h"
 #include "cli/terminal.h"
+#include "files/quote.h"
 
 namespace octalane::cli {
+
+namespace {
+
+/// One line on stderr when tensors run in another lane than the one asked for.
+void tell_fallbacks(const Model& model) {
+  const Linear* first = nullptr;
+  int64_t count = 0;
+  for (const Linear* linear : model.linears()) {
+    if (linear->fallback().empty()) continue;
+    if (++count == 1) first = linear;
+  }
+  if (count == 0) return;
+  fmt::print(stderr, "octalane: {} of {} matrices in another lane, the first {}: {}\n", count, model.linears().size(),
+             quote(first->name()), first->fallback());
+}
+
+}  // namespace
 
 Expected<LoadedModel> load_model(const CommonOptions& options, const Checkpoint& file) {
   const Expected<ObeyedLanes> lanes = find_lanes(options, file);
@@ -24,6 +42,7 @@ Expected<LoadedModel> load_model(const CommonOptions& options, const Checkpoint&
   progress.show(fmt::format("loading {}", file.path()));
   Expected<Model> model = Model::load(*context, file);
   if (!model) return fail("{}: {}", file.path(), model.error().message);
+  tell_fallbacks(*model);
   return LoadedModel{std::move(*context), std::move(*model), lanes->receipt};
 }
 
@@ -95,7 +114,8 @@ Json kernels_json(const Context& context) {
                        {"staged", name(use.staged)},
                        {"calls", use.calls},
                        {"ops", use.ops},
-                       {"share", all > 0 ? use.ops / all : 0.0}});
+                       {"share", all > 0 ? use.ops / all : 0.0},
+                       {"fallback", use.fallback.empty() ? Json() : Json(use.fallback)}});
   }
   return kernels;
 }

@@ -23,6 +23,7 @@ std::string_view form_name(ActivationForm form) {
     case ActivationForm::s8: return "int8, scale and sum per group";
     case ActivationForm::bf16_tiles: return "bf16 in matrix tiles";
     case ActivationForm::s8_tiles: return "int8 in matrix tiles, scale per group";
+    case ActivationForm::e4m3: return "E4M3, scale per row";
   }
   return "";
 }

@@ -104,6 +104,7 @@ Expected<int> matmul(const Options& options) {
                     {"cols", x->cols},
                     {"kernel", outcome->kernel},
                     {"staged", outcome->staged},
+                    {"fallback", linear->fallback().empty() ? Json() : Json(linear->fallback())},
                     {"threads", context->threads()},
                     {"kernel_error", outcome->kernel_error},
                     {"total_error", outcome->total_error},
@@ -111,6 +112,7 @@ Expected<int> matmul(const Options& options) {
   if (options.common.json) {
     print_json(result);
   } else {
+    if (!linear->fallback().empty()) fmt::print(stderr, "{}: {}\n", quote(options.tensor), linear->fallback());
     fmt::print("{}: [{} x {}] by {}, kernel error {}, total error {}\n", options.y, y.rows, y.cols,
                outcome->kernel.is_null() ? "no kernel (no rows)" : outcome->kernel.get<std::string>(),
                outcome->kernel_error.dump(), outcome->total_error.dump());

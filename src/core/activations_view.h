@@ -12,11 +12,14 @@ enum class ActivationForm : uint8_t {
   s8,           ///< int8 codes, one fp32 scale per scale_group, sums of codes per sum_group
   bf16_tiles,   ///< bfloat16, in the order of matrix tiles
   s8_tiles,     ///< as s8, codes in the order of matrix tiles
+  e4m3,         ///< codes are the bits of E4M3 values; one scale per row, a power of two
 };
 
 OCTALANE_INLINE constexpr bool is_s8(ActivationForm form) {
   return form == ActivationForm::s8 || form == ActivationForm::s8_tiles;
 }
+/// Bytes with scales.
+OCTALANE_INLINE constexpr bool has_codes(ActivationForm form) { return is_s8(form) || form == ActivationForm::e4m3; }
 OCTALANE_INLINE constexpr bool is_tiled(ActivationForm form) {
   return form == ActivationForm::bf16_tiles || form == ActivationForm::s8_tiles;
 }
@@ -26,6 +29,7 @@ inline constexpr int kWholeRow = INT32_MAX;
 
 /// Groups of the s8 forms. x = scale * code, scale = amax / 127 over scale_group columns (the last group of a row may
 /// be shorter); sum = the int32 sum of the *codes* of sum_group columns, the one meaning of "sum" in this code base.
+/// e4m3: x = scale * value of the code, scale = 2^ceil(log2(amax / 448)) over the row; no sums.
 struct ActivationGroups {
   int scale_group = 0;
   int sum_group = 0;  ///< 0: no sums; else a divisor of 32 or a multiple of it
@@ -52,8 +56,8 @@ struct ActivationsView {
   int64_t stride = 0;              ///< padded columns; tiled: a multiple of 64
   const float* f32 = nullptr;      ///< bf16_as_f32: [rows][stride]
   const uint16_t* bf16 = nullptr;  ///< bf16_tiles: [strip][stride / 32][32 tokens][32 columns]
-  const int8_t* codes = nullptr;   ///< s8: [rows][stride]; s8_tiles: [strip][stride / 64][32 tokens][64 columns]
-  const float* scales = nullptr;   ///< s8 forms: [rows][groups.scales(stride)]
+  const int8_t* codes = nullptr;   ///< s8, e4m3: [rows][stride]; s8_tiles: [strip][stride / 64][32 tokens][64 columns]
+  const float* scales = nullptr;   ///< s8 forms, e4m3: [rows][groups.scales(stride)]
   const int32_t* sums = nullptr;   ///< s8 forms: [rows][groups.sums(stride)]
 };
 

@@ -15,6 +15,7 @@ class StagedSet {
   }
 
   constexpr void insert(StagedType type) { bits_ |= bit(type); }
+  constexpr void erase(StagedType type) { bits_ &= ~bit(type); }
   constexpr bool contains(StagedType type) const { return (bits_ & bit(type)) != 0; }
   friend constexpr bool operator==(StagedSet, StagedSet) = default;
 

@@ -35,7 +35,7 @@ struct MatmulArgs {
   int64_t tile_begin = 0;
   int64_t tile_end = 0;
   std::byte* scratch = nullptr;  ///< scratch_bytes(problem) bytes, kAlignment-aligned, private to the calling thread
-  /// s8.row, s8.xblock: [tiles][order.rows]; s8.block: [tiles][ceil(K / 256)][order.rows]. See core/restage.h.
+  /// s8.row, s8.xblock, f8.row: [tiles][order.rows]; s8.block: [tiles][ceil(K / 256)][order.rows]. See core/restage.h.
   const float* restage = nullptr;
 };
 
@@ -78,6 +78,7 @@ std::string name(const Kernel& kernel);
 /// Turns rows of fp32 activations into `form`: writes rows [row_begin, row_end) of the buffers, padding included.
 /// x may have any row stride (col_stride == 1). Not finite: a group of the s8 form that holds a NaN or an infinity gets
 /// scale NaN and codes 0, so exactly its own rows of y are NaN. Zero or tiny (127 / amax overflows): scale 0, codes 0.
+/// e4m3 likewise, for the row; tiny is a scale below 2^-126.
 struct QuantizeArgs {
   MatrixView<const float> x;
   ActivationGroups groups;

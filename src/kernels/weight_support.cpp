@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "core/half.h"
 #include "core/restage.h"
 
 namespace octalane {
@@ -40,6 +41,24 @@ std::string why_not_scales(const ScaleSpec& scale) {
   return {};
 }
 
+std::string why_not_e4m3(const WeightSpec& spec, StagedType staged) {
+  if (spec.code.is_float()) return "weights are floats without a scale: no f8 lane";
+  if (spec.code.map == CodeMap::offset) return "weights are integers: no f8 lane";
+  if (spec.scale.has_bias) return "weights have a bias: no f8 lane";
+  if (spec.code.map == CodeMap::table) {
+    for (const int level : spec.code.table) {
+      const auto wanted = static_cast<float>(level);
+      if (e4m3_to_f32(f32_to_e4m3(wanted)) != wanted)
+        return fmt::format("level {} is no E4M3 value: no f8 lane", level);
+    }
+  }
+  const bool powers = spec.scale.type == ScaleType::e8m0 || spec.scale.type == ScaleType::e8m0_half;
+  if (staged == StagedType::f8_row && (!powers || spec.scale.nested())) {
+    return "scales that need not be powers of two: they do not move to one per row, use f8.group";
+  }
+  return {};
+}
+
 }  // namespace
 
 std::string why_not_staged(const Problem& problem) {
@@ -49,13 +68,14 @@ std::string why_not_staged(const Problem& problem) {
   if (!spec.code.has_integer_levels() && info(problem.staged).lane == Lane::s8) {
     return "weights are floats: there are no integer codes to multiply";
   }
-  if (spec.code.is_float()) return {};
+  if (info(problem.staged).lane == Lane::f8) why = why_not_e4m3(spec, problem.staged);
+  if (spec.code.is_float() || !why.empty()) return why;
   why = why_not_scales(spec.scale);
   if (!why.empty()) return why;
   if (problem.staged == StagedType::s8_nested && !spec.scale.nested()) {
     return "scales are not nested: there are no integer sub-scales";
   }
-  if (restaged(problem.staged) && spec.code.bits == 8) {
+  if (restaged(problem.staged) && spec.code.map == CodeMap::offset && spec.code.bits == 8) {
     return "codes of 8 bits: re-encoding them would lose more than they do, use s8.group";
   }
   const int unit = spec.scale.nested() ? spec.scale.super : spec.scale.group;

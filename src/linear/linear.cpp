@@ -1,5 +1,7 @@
 #include "linear/linear.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "core/parallel.h"
@@ -26,7 +28,7 @@ Expected<Linear> Linear::bind(Context& context, std::string name, const StoredMa
       PackedWeights::pack(format.spec, binding->order, rows, cols, context.threads(),
                           [&](int64_t row, const PlaneRow& out) { weights.to_planes(row, out); }));
   linear.encode_again(context);
-  return linear;
+  return linear.or_in_another_lane(context);
 }
 
 Expected<Linear> Linear::with_lanes(Context& context, const LaneSelection& lanes) const {
@@ -41,6 +43,25 @@ Expected<Linear> Linear::with_lanes(Context& context, const LaneSelection& lanes
                             [&](int64_t row, const PlaneRow& out) { unpack_row(weights(), row, out); }));
   }
   if (!same_order || binding->restaged != binding_.restaged) other.encode_again(context);
+  other.fallback_.clear();
+  return other.or_in_another_lane(context);
+}
+
+Expected<Linear> Linear::or_in_another_lane(Context& context) const {
+  if (restaged_ == nullptr || context.plan_inputs().kernel != nullptr) return *this;
+  const std::string why = why_unfit(weights().spec, *restaged_);
+  if (why.empty()) return *this;
+  const Lane lane = info(restaged_->type).lane;
+  const StagedType instead = lane == Lane::f8 ? StagedType::f8_group : StagedType::s8_group;
+  LaneSelection lanes = binding_.lanes;
+  if (lanes.forced) lanes.forced = instead;
+  for (const StagedTypeInfo& row : kStagedTypes) {
+    if (row.lane == lane && octalane::restaged(row.type)) lanes.lossy.erase(row.type);
+  }
+  Expected<Linear> other = with_lanes(context, lanes);
+  if (!other) return other;
+  other->fallback_ = fmt::format("{} {}: {}", lanes.forced ? fmt::format("{} instead of", octalane::name(instead)) : "not",
+                                 octalane::name(restaged_->type), why);
   return other;
 }
 
@@ -60,6 +81,7 @@ Choice Linear::choose(const Context& context, int64_t tokens) const {
 Expected<Plan> Linear::plan(const Context& context, int64_t tokens) const {
   Expected<Plan> plan = make_plan(problem(tokens), binding_.inputs(context));
   if (!plan) return fail("{}: {}", name_, plan.error().message);
+  if (!fallback_.empty()) plan->reason = fmt::format("{}; {}", fallback_, plan->reason);
   return plan;
 }
 
@@ -91,6 +113,7 @@ Expected<Linear::Task> Linear::prepare(Context& context, Activations& x, MatrixV
   KernelUse& use = context.uses_[octalane::name(kernel)];
   use.staged = kernel.staged;
   use.calls += 1;
+  if (use.fallback.empty() && !fallback_.empty()) use.fallback = fmt::format("{}: {}", name_, fallback_);
   use.ops += 2.0 * static_cast<double>(source.rows) * static_cast<double>(rows() * cols());
   const int64_t together = std::max(1, kernel.tile.n / kernel.order.rows);
   return Task{this, &kernel, &x.get(choice, weights()), y, (weights().tiles + together - 1) / together};

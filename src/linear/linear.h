@@ -38,6 +38,8 @@ struct KernelUse {
   StagedType staged;
   int64_t calls = 0;
   double ops = 0;  ///< 2 M N K summed
+  /// Why it ran in place of a kernel of the lane asked for: the first weights that did so, and their reason; or empty.
+  std::string fallback{};
 };
 
 /// The machine as one caller may use it: instruction sets, threads, scratch memory. Not shared by threads that call at
@@ -123,6 +125,8 @@ class Linear {
  public:
   /// What `weights` refers to may be dropped afterwards. `name` decides the lanes, by the context's rules, and is used
   /// in errors. Fails when cols is not a multiple of the block, or no allowed kernel can serve the weights.
+  /// Weights that a lane with one scale per row or block would spoil (weights/restage.h) are bound without it, for
+  /// s8.group or f8.group where it was forced, and fallback() says so; a kernel forced by name runs all the same.
   static Expected<Linear> bind(Context& context, std::string name, const StoredMatrix& weights);
   /// The same for rows of blocks that follow each other.
   static Expected<Linear> bind(Context& context, std::string name, const Format& format, const std::byte* data,
@@ -163,6 +167,8 @@ class Linear {
   /// The int8 scales of the re-encoding that these weights were bound for; null: none, and lanes that need one cannot
   /// serve them.
   const Restaged* restaged() const { return restaged_.get(); }
+  /// Why these weights do not run in the lane asked for, in one line; empty = they do.
+  const std::string& fallback() const { return fallback_; }
 
  private:
   /// One product made ready: everything but the tiles.
@@ -179,12 +185,15 @@ class Linear {
 
   Problem problem(int64_t tokens) const;
   void encode_again(const Context& context);
+  /// These weights, bound for another lane where their re-encoding would spoil them.
+  Expected<Linear> or_in_another_lane(Context& context) const;
 
   std::string name_;
   const Format* format_ = nullptr;
   Binding binding_;
   std::shared_ptr<const PackedWeights> packed_ = std::make_shared<const PackedWeights>();
   std::shared_ptr<const Restaged> restaged_;  // of binding_.restaged
+  std::string fallback_;
 };
 
 }  // namespace octalane

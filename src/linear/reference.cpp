@@ -10,7 +10,7 @@
 namespace octalane {
 namespace {
 
-/// Row n of W as the lane sees it, in fp64: rounded to bf16, or integer level x fp32 scale + fp32 bias.
+/// Row n of W as the lane sees it, in fp64: rounded to bf16, re-encoded, or level x fp32 scale + fp32 bias.
 void staged_weight_row(const Linear& linear, StagedType staged, int64_t row, std::vector<double>& out) {
   const int64_t cols = linear.cols();
   if (staged == StagedType::bf16) {
@@ -33,13 +33,18 @@ void staged_weight_row(const Linear& linear, StagedType staged, int64_t row, std
       scale *= static_cast<float>(p.sub_scale[group]);
       if (spec.scale.has_bias) bias = -(bias * static_cast<float>(p.sub_min[group]));
     }
-    out[static_cast<size_t>(c)] = double{scale} * spec.code.level(p.codes[c]) + double{bias};
+    const bool e4m3 = spec.code.map == CodeMap::e4m3;
+    const double level = e4m3 ? double{e4m3_to_f32(p.codes[c])} : static_cast<double>(spec.code.level(p.codes[c]));
+    out[static_cast<size_t>(c)] = double{scale} * level + double{bias};
   }
 }
 
 double staged_activation(const ActivationsView& x, int64_t row, int64_t col) {
   if (x.form == ActivationForm::bf16_as_f32) return x.f32[row * x.stride + col];
   if (x.form == ActivationForm::bf16_tiles) return bf16_to_f32(x.bf16[tiled_index(row, col, x.stride, 32)]);
+  if (x.form == ActivationForm::e4m3) {
+    return double{x.scales[row]} * e4m3_to_f32(static_cast<uint8_t>(x.codes[row * x.stride + col]));
+  }
   const int64_t at = x.form == ActivationForm::s8 ? row * x.stride + col : tiled_index(row, col, x.stride, 64);
   return double{x.scales[row * x.groups.scales(x.stride) + col / x.groups.scale_group]} * x.codes[at];
 }

@@ -208,9 +208,9 @@ Formed::Formed(const Quantizer& quantizer, ActivationGroups groups, MatrixView<c
   const int64_t scales = groups.scales(stride), sums = groups.sums(stride);
   f32_ = AlignedBuffer<float>(form == ActivationForm::bf16_as_f32 ? rows * stride : 0);
   bf16_ = AlignedBuffer<uint16_t>(form == ActivationForm::bf16_tiles ? rows * stride : 0);
-  codes_ = AlignedBuffer<int8_t>(is_s8(form) ? rows * stride : 0);
-  scales_ = AlignedBuffer<float>(is_s8(form) ? x.rows * scales : 0);
-  sums_ = AlignedBuffer<int32_t>(is_s8(form) ? x.rows * sums : 0);
+  codes_ = AlignedBuffer<int8_t>(has_codes(form) ? rows * stride : 0);
+  scales_ = AlignedBuffer<float>(has_codes(form) ? x.rows * scales : 0);
+  sums_ = AlignedBuffer<int32_t>(has_codes(form) ? x.rows * sums : 0);
   if (is_tiled(form)) {
     std::fill_n(bf16_.data(), bf16_.size(), uint16_t{0});
     std::fill_n(codes_.data(), codes_.size(), int8_t{0});
@@ -242,6 +242,7 @@ Formed::Formed(const Quantizer& quantizer, ActivationGroups groups, MatrixView<c
         case ActivationForm::bf16_tiles: bf16_[tiled_index(m, k, stride, 32)] = 0x7FFF; break;
         case ActivationForm::s8: codes_[m * stride + k] = -128; break;
         case ActivationForm::s8_tiles: codes_[tiled_index(m, k, stride, 64)] = -128; break;
+        case ActivationForm::e4m3: codes_[m * stride + k] = 0x7F; break;
       }
     }
     if (!is_s8(form) || m >= x.rows) continue;
@@ -260,11 +261,12 @@ double Formed::value(int64_t m, int64_t k) const {
   const int64_t at = m * view_.stride + k;
   if (view_.form == ActivationForm::bf16_as_f32) return f32_[at];
   if (view_.form == ActivationForm::bf16_tiles) return bf16_to_f32(bf16_[tiled_index(m, k, view_.stride, 32)]);
+  if (view_.form == ActivationForm::e4m3) return scale(m, k) * e4m3_to_f32(static_cast<uint8_t>(code(m, k)));
   return scale(m, k) * code(m, k);
 }
 
 int8_t Formed::code(int64_t m, int64_t k) const {
-  return codes_[view_.form == ActivationForm::s8 ? m * view_.stride + k : tiled_index(m, k, view_.stride, 64)];
+  return codes_[is_tiled(view_.form) ? tiled_index(m, k, view_.stride, 64) : m * view_.stride + k];
 }
 
 double Formed::scale(int64_t m, int64_t k) const {

@@ -73,9 +73,9 @@ class Formed {
   ActivationsView head(int64_t rows) const;
   /// What the kernel multiplies, in fp64: the bfloat16 value, or scale times code.
   double value(int64_t m, int64_t k) const;
-  /// The code of column k of token m (s8 forms).
+  /// The code of column k of token m (forms of codes).
   int8_t code(int64_t m, int64_t k) const;
-  /// The activation scale that column k of token m has (s8 forms).
+  /// The activation scale that column k of token m has (forms of codes).
   double scale(int64_t m, int64_t k) const;
 
  private:

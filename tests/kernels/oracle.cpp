@@ -54,13 +54,29 @@ void restage_row(StagedType staged, const Planes& planes, int64_t n, const float
   }
 }
 
+/// E4M3 re-encoding by the definition in core/restage.h, from the weights and not from their codes.
+void restage_f8_row(const Planes& planes, int64_t n, const float* decoded, double* out) {
+  const CodeSpec& code = planes.spec().code;
+  double largest = code.map == CodeMap::e4m3 ? 448 : 0, most = 0;
+  for (const int level : code.table) largest = std::max(largest, std::fabs(static_cast<double>(level)));
+  for (int64_t k = 0; k < planes.cols(); ++k) {
+    if (decoded[k] != 0) most = std::max(most, static_cast<double>(scales_of(planes.spec(), planes.row(n), k).first));
+  }
+  const double unit = most / std::exp2(std::floor(std::log2(448 / largest)));
+  for (int64_t k = 0; k < planes.cols(); ++k) out[k] = unit == 0 ? 0 : unit * nearest_e4m3(decoded[k] / unit);
+}
+
 Staged stage(StagedType staged, const Planes& planes) {
   const std::vector<float> decoded = decode(planes);
   Staged out{std::vector<double>(decoded.size()), std::vector<double>(decoded.size())};
   if (restaged(staged)) {
     for (int64_t n = 0; n < planes.rows(); ++n) {
       const int64_t at = n * planes.cols();
-      restage_row(staged, planes, n, decoded.data() + at, out.weight.data() + at);
+      if (staged == StagedType::f8_row) {
+        restage_f8_row(planes, n, decoded.data() + at, out.weight.data() + at);
+      } else {
+        restage_row(staged, planes, n, decoded.data() + at, out.weight.data() + at);
+      }
     }
     std::ranges::transform(out.weight, out.magnitude.begin(), [](double w) { return std::fabs(w); });
     return out;
@@ -84,6 +100,11 @@ Judged zeros(int64_t rows, int64_t cols) {
 
 double roundings(StagedType staged, const Planes& planes, const ActivationsView& x) {
   if (staged == StagedType::bf16) return static_cast<double>(planes.cols() + 1);
+  if (staged == StagedType::f8_row) return 128 + std::ceil(static_cast<double>(planes.cols()) / 128) + 3;
+  if (staged == StagedType::f8_group) {
+    const int group = planes.spec().scale.group;
+    return static_cast<double>(group + planes.cols() / group + 3);
+  }
   if (restaged(staged)) return static_cast<double>(2 * x.groups.scales(planes.cols()) + 3);
   return static_cast<double>(planes.cols() / x.groups.scale_group + 1 + 8);
 }
@@ -96,6 +117,15 @@ double nearest_bf16(double value) {
   std::frexp(value, &exponent);                                       // |value| in [2^(e-1), 2^e): 8 significant bits
   const int step = std::max(exponent - 8, -133);                      // the smallest step of a bfloat16 is 2^-133
   return std::ldexp(std::nearbyint(std::ldexp(value, -step)), step);  // nearbyint: ties to even
+}
+
+double nearest_e4m3(double value) {
+  if (value == 0 || std::isnan(value)) return value;
+  int exponent = 0;
+  std::frexp(value, &exponent);  // |value| in [2^(e-1), 2^e): 4 significant bits
+  const double rounded =
+      std::ldexp(std::nearbyint(std::ldexp(value, -std::max(exponent - 4, -9))), std::max(exponent - 4, -9));
+  return std::clamp(rounded, -448.0, 448.0);
 }
 
 Judged judge_kernel(StagedType staged, const Planes& planes, const Formed& x) {
@@ -134,6 +164,9 @@ Judged judge_total(StagedType staged, const Planes& planes, const Activations& x
       double& s = slack[static_cast<size_t>(k)];
       if (staged == StagedType::bf16) {
         s = magnitude * (2 * 0x1p-8 + 0x1p-16);
+      } else if (formed.view().form == ActivationForm::e4m3) {
+        const double scale = formed.scale(m, k);
+        s = scale == 0 ? magnitude : std::max(magnitude * 0x1p-4, scale * 0x1p-10);
       } else {
         const double scale = formed.scale(m, k);
         s = scale == 0 ? magnitude : scale * (0.5 + 0x1p-15) + magnitude * 2 * kUnit;

@@ -10,6 +10,8 @@ namespace octalane::test {
 
 /// The nearest bfloat16 value, ties to even, by arithmetic on the value instead of its bits.
 double nearest_bf16(double value);
+/// The nearest E4M3 value likewise, at most 448.
+double nearest_e4m3(double value);
 
 /// What y should be and by how much it may differ.
 struct Judged {
@@ -18,11 +20,12 @@ struct Judged {
 
 /// fp64 on the very operands that a kernel multiplies. The tolerance is derived: unit roundoff times the magnitudes
 /// that meet in an output times the roundings on its way (one per column for bf16; for s8.group one per activation
-/// group, and up to 8 in a group: two of the reference weight, of D, of R, and of the terms).
+/// group, and up to 8 in a group: two of the reference weight, of D, of R, and of the terms; for f8 lanes one per
+/// column of a partial sum, one per partial sum, and 3 for scales).
 Judged judge_kernel(StagedType staged, const Planes& planes, const Formed& x);
 
 /// fp64 on fp32 activations and decoded weights; the tolerance adds the rounding of both operands to 16 bits, or half
-/// a step of every activation code, to the kernel's own.
+/// a step of every activation code (E4M3: 2^-4 of the value, or 2^-10 of the scale), to the kernel's own.
 Judged judge_total(StagedType staged, const Planes& planes, const Activations& x, const Formed& formed,
                    const Judged& kernel);
 

@@ -26,13 +26,13 @@ struct Buffers {
 /// Buffers start as garbage: whatever is not written shows.
 Buffers quantize(const IsaTable& isa, ActivationForm form, ActivationGroups groups, MatrixView<const float> x,
                  int64_t stride) {
-  const bool s8 = is_s8(form);
+  const bool coded = has_codes(form);
   const int64_t rows = is_tiled(form) ? padded(x.rows, kStripTokens) : x.rows;
   const auto count = [&](int64_t per_row) { return static_cast<size_t>(rows * per_row); };
   Buffers b{std::vector<float>(count(form == ActivationForm::bf16_as_f32 ? stride : 0), -7.0f),
-            std::vector<float>(count(s8 ? groups.scales(stride) : 0), -7.0f),
-            std::vector<int8_t>(count(s8 ? stride : 0), -7),
-            std::vector<int32_t>(count(s8 ? groups.sums(stride) : 0), -7),
+            std::vector<float>(count(coded ? groups.scales(stride) : 0), -7.0f),
+            std::vector<int8_t>(count(coded ? stride : 0), -7),
+            std::vector<int32_t>(count(coded ? groups.sums(stride) : 0), -7),
             std::vector<uint16_t>(count(form == ActivationForm::bf16_tiles ? stride : 0), 7)};
   // Rows in two parts, as threads would take them.
   const int64_t cut = x.rows / 3;
@@ -155,6 +155,38 @@ TEST(QuantizeS8, tiny_groups_give_zero_and_groups_with_nan_or_infinity_give_nan)
     EXPECT_TRUE(std::isnan(scale(10, 1)) && !std::isnan(scale(10, 0)));
     EXPECT_TRUE(std::isnan(scale(11, 0)) && std::isnan(scale(11, 1)));
     for (size_t k = 0; k < 32; ++k) EXPECT_EQ(b.codes[static_cast<size_t>(9 * cols) + k], 0);
+  });
+}
+
+TEST(QuantizeE4m3, scale_is_the_least_power_of_two_that_keeps_a_row_within_448_and_codes_are_the_nearest) {
+  for_each_isa([](const IsaTable& isa) {
+    for (const int64_t cols : kColumns) {
+      Activations x = awkward_activations(cols);
+      x.at(0, cols / 2) = 448.0f;  // the ends of two powers of two
+      x.at(2, 0) = 448.00003f;
+      const int64_t stride = padded(cols, 32);
+      const Buffers b = quantize(isa, ActivationForm::e4m3, {kWholeRow, 0}, x.view(), stride);
+      ASSERT_EQ(b.scales[0], 1.0f);
+      ASSERT_EQ(b.scales[2], 2.0f);
+      for (int64_t m = 0; m < x.rows(); ++m) {
+        double amax = 0;
+        for (int64_t k = 0; k < cols; ++k)
+          amax = std::isfinite(x.at(m, k)) ? std::fmax(amax, std::fabs(x.at(m, k))) : kInf;
+        const double wanted = amax < 448 * 0x1p-126 ? (amax > 448 * 0x1p-127 ? 0x1p-126 : 0)
+                              : std::isinf(amax)    ? kNaN
+                                                    : std::exp2(std::ceil(std::log2(amax / 448)));
+        const float scale = b.scales[static_cast<size_t>(m)];
+        ASSERT_TRUE(same_bits(scale, static_cast<float>(wanted))) << isa.name << " row " << m << " " << scale;
+        for (int64_t k = 0; k < stride; ++k) {
+          const auto code = static_cast<uint8_t>(b.codes[static_cast<size_t>(m * stride + k)]);
+          if (k >= cols || !(scale > 0)) {
+            ASSERT_EQ(code, 0);
+          } else {
+            ASSERT_EQ(e4m3_to_f32(code), nearest_e4m3(double{x.at(m, k)} / scale)) << m << " " << k;
+          }
+        }
+      }
+    }
   });
 }
 

@@ -19,14 +19,15 @@ TEST(Registry, scalar_has_a_gemm_of_every_staged_type_in_use_and_every_form) {
     kinds.insert(std::string(name(kernel.staged)) + (kernel.op == Op::gemm ? " gemm" : " gemv"));
   }
   EXPECT_EQ(kinds, (std::set<std::string>{"bf16 gemm", "bf16 gemv", "s8.group gemm", "s8.group gemv", "s8.nested gemm",
-                                          "s8.nested gemv", "s8.row gemm", "s8.xblock gemm", "s8.block gemm"}));
+                                          "s8.nested gemv", "s8.row gemm", "s8.xblock gemm", "s8.block gemm",
+                                          "f8.group gemm", "f8.row gemm"}));
   for (const IsaTable* isa : isa_tables()) {
     for (const Kernel& kernel : isa->kernels) {
       EXPECT_TRUE(kinds.contains(std::string(name(kernel.staged)) + " gemm")) << name(kernel);
     }
   }
-  for (const ActivationForm form :
-       {ActivationForm::bf16_as_f32, ActivationForm::s8, ActivationForm::bf16_tiles, ActivationForm::s8_tiles}) {
+  for (const ActivationForm form : {ActivationForm::bf16_as_f32, ActivationForm::s8, ActivationForm::bf16_tiles,
+                                    ActivationForm::s8_tiles, ActivationForm::e4m3}) {
     EXPECT_EQ(quantizer(*find_isa("scalar"), form).form, form);
   }
 }
@@ -117,6 +118,21 @@ TEST(Supports, integer_sub_scales_and_re_encoding_have_their_own_wants) {
     EXPECT_EQ(reason(staged, spec_named("u8_zero128_g32_f16").spec, 256),
               "codes of 8 bits: re-encoding them would lose more than they do, use s8.group");
   }
+}
+
+TEST(Supports, e4m3_lanes_want_weights_that_e4m3_holds) {
+  for (const StagedType staged : {StagedType::f8_group, StagedType::f8_row}) {
+    for (const char* name : {"e4m3_g32_e8m0", "table_g32_e8m0half", "table_g32_e8m0"}) {
+      EXPECT_EQ(reason(staged, spec_named(name).spec, 96), "") << name;
+    }
+    EXPECT_EQ(reason(staged, spec_named("f16").spec, 96), "weights are floats without a scale: no f8 lane");
+    EXPECT_EQ(reason(staged, spec_named("u8_zero128_g32_f16").spec, 96), "weights are integers: no f8 lane");
+    EXPECT_EQ(reason(staged, spec_named("e4m3_g16_bf16_bias").spec, 96), "weights have a bias: no f8 lane");
+    EXPECT_EQ(reason(staged, spec_named("table_g32_f16").spec, 96), "level -127 is no E4M3 value: no f8 lane");
+  }
+  EXPECT_EQ(reason(StagedType::f8_group, spec_named("e4m3_g64_f32").spec, 128), "");
+  EXPECT_EQ(reason(StagedType::f8_row, spec_named("e4m3_g64_f32").spec, 128),
+            "scales that need not be powers of two: they do not move to one per row, use f8.group");
 }
 
 TEST(Supports, matrix_tiles_want_whole_groups_of_signed_levels) {

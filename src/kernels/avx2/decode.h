@@ -55,7 +55,7 @@ class CodeDecoder {
   template <class Sink>
   OCTALANE_INLINE void record(const std::byte* record, const Sink& sink) const {
     GroupScales scales;
-    FusedFinish finish;
+    FusedFinish finish{};
     bool fused = false;
     for (int b = 0; b < w_.record.cols / kBlockCols; ++b) {
       const std::byte* block = record + b * w_.record.block_bytes;

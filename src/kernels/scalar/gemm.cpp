@@ -109,17 +109,6 @@ class S8NestedRecord {
   SuperRow super_;
 };
 
-/// Calls visit(weight row n, its tile, its row in the tile) for the rows that args asks for.
-template <class Visit>
-void for_each_row(const MatmulArgs& args, Visit visit) {
-  for (int64_t tile = args.tile_begin; tile < args.tile_end; ++tile) {
-    for (int r = 0; r < args.w.order.rows; ++r) {
-      const int64_t n = tile * args.w.order.rows + r;
-      if (n < args.w.rows) visit(n, tile, r);
-    }
-  }
-}
-
 /// Every record is staged once and meets all tokens; y carries their sums from record to record.
 template <class Record>
 void gemm(const MatmulArgs& args) {

@@ -30,10 +30,19 @@ void s8_row_gemm(const MatmulArgs& args);
 void s8_xblock_gemm(const MatmulArgs& args);
 void s8_block_gemm(const MatmulArgs& args);
 
+/// E4M3 activations, one scale per row. Products of two E4M3 values are exact in fp32; in ascending K:
+///   f8.group: t = sum of level * value over a group, each addition rounded; y = fma(t, weight scale, y);
+///             at last y * activation scale
+///   f8.row, weights re-encoded (core/restage.h): t = sum over 128 columns, each addition rounded; sum = sum + t;
+///             y = (sum * activation scale) * unit
+void f8_group_gemm(const MatmulArgs& args);
+void f8_row_gemm(const MatmulArgs& args);
+
 void quantize_bf16(const QuantizeArgs& args);
 void quantize_s8(const QuantizeArgs& args);
 void quantize_bf16_tiles(const QuantizeArgs& args);
 void quantize_s8_tiles(const QuantizeArgs& args);
+void quantize_e4m3(const QuantizeArgs& args);
 
 void attend(const AttendArgs& args);
 

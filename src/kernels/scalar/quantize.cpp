@@ -72,4 +72,21 @@ void quantize_s8_tiles(const QuantizeArgs& args) {
   }
 }
 
+void quantize_e4m3(const QuantizeArgs& args) {
+  for (int64_t r = args.row_begin; r < args.row_end; ++r) {
+    const float* x = args.x.row(r);
+    const float amax = largest(x, args.x.cols);
+    int exponent = 0;
+    const float fraction = std::frexp(amax, &exponent);  // amax = fraction * 2^exponent, 448 = 0.875 * 2^9
+    exponent -= fraction <= 0.875f ? 9 : 8;
+    const bool usable = amax > 0.0f && exponent >= -126;  // neither zero, nor too small to divide by, nor NaN
+    args.scales[r] = std::isnan(amax) ? amax : usable ? std::ldexp(1.0f, exponent) : 0.0f;
+    const float inverse = usable ? std::ldexp(1.0f, -exponent) : 0.0f;
+    for (int64_t c = 0; c < args.stride; ++c) {
+      const bool zero = !usable || c >= args.x.cols;
+      args.codes[r * args.stride + c] = zero ? int8_t{0} : static_cast<int8_t>(f32_to_e4m3(x[c] * inverse));
+    }
+  }
+}
+
 }  // namespace octalane::scalar

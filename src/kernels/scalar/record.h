@@ -5,6 +5,7 @@
 
 #include "core/half.h"
 #include "core/packed_view.h"
+#include "kernels/kernel.h"
 
 namespace octalane::scalar {
 
@@ -115,6 +116,17 @@ inline void read_record(const PackedView& w, int64_t tile, int64_t record_index,
     }
   }
   if (!code.is_float()) read_scales(w, record, row, out);
+}
+
+/// Calls visit(weight row n, its tile, its row in the tile) for the rows that args asks for.
+template <class Visit>
+void for_each_row(const MatmulArgs& args, Visit visit) {
+  for (int64_t tile = args.tile_begin; tile < args.tile_end; ++tile) {
+    for (int r = 0; r < args.w.order.rows; ++r) {
+      const int64_t n = tile * args.w.order.rows + r;
+      if (n < args.w.rows) visit(n, tile, r);
+    }
+  }
 }
 
 }  // namespace octalane::scalar

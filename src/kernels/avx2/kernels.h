@@ -34,6 +34,12 @@ void bf16_gemv(const MatmulArgs& args);
 void s8_group_gemm(const MatmulArgs& args);
 void s8_group_gemv(const MatmulArgs& args);
 
+/// Weights re-encoded as core/restage.h states, outputs as the scalar kernels state.
+void s8_row_gemm(const MatmulArgs& args);
+void s8_xblock_gemm(const MatmulArgs& args);
+void s8_block_gemm(const MatmulArgs& args);
+int64_t s8_restaged_scratch(const Problem& problem);
+
 void quantize_bf16(const QuantizeArgs& args);
 void quantize_s8(const QuantizeArgs& args);
 

@@ -18,6 +18,22 @@ int64_t code_panel(const Problem&) { return sizeof(CodePanel); }
 constexpr double kFmaRate = 32;
 constexpr double kMaddubsRate = 80;
 
+constexpr Kernel restaged_row(StagedType staged, ActivationGroups (*groups)(const WeightSpec&),
+                              void (*run)(const MatmulArgs&)) {
+  return {.staged = staged,
+          .op = Op::gemm,
+          .isa = "avx2",
+          .tile = {.m = kS8Tokens, .n = kRows, .k = kCodePanelCols},
+          .order = {.rows = kRows},
+          .form = ActivationForm::s8,
+          .groups = groups,
+          .instruction = "vpmaddubsw",
+          .nominal_ops_per_clock = kMaddubsRate,
+          .supports = why_not_staged,
+          .scratch_bytes = s8_restaged_scratch,
+          .run = run};
+}
+
 constexpr Kernel kernels[] = {
     {.staged = StagedType::bf16,
      .op = Op::gemm,
@@ -69,6 +85,9 @@ constexpr Kernel kernels[] = {
      .supports = why_not_staged,
      .scratch_bytes = no_scratch,
      .run = s8_group_gemv},
+    restaged_row(StagedType::s8_row, whole_row_groups, s8_row_gemm),
+    restaged_row(StagedType::s8_xblock, block_groups, s8_xblock_gemm),
+    restaged_row(StagedType::s8_block, block_groups, s8_block_gemm),
 };
 
 constexpr Quantizer quantizers[] = {

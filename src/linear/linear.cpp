@@ -60,8 +60,9 @@ Expected<Linear> Linear::or_in_another_lane(Context& context) const {
   }
   Expected<Linear> other = with_lanes(context, lanes);
   if (!other) return other;
-  other->fallback_ = fmt::format("{} {}: {}", lanes.forced ? fmt::format("{} instead of", octalane::name(instead)) : "not",
-                                 octalane::name(restaged_->type), why);
+  other->fallback_ =
+      fmt::format("{} {}: {}", lanes.forced ? fmt::format("{} instead of", octalane::name(instead)) : "not",
+                  octalane::name(restaged_->type), why);
   return other;
 }
 

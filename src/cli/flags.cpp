@@ -146,6 +146,7 @@ void Flags::choices(const std::string& names, std::vector<std::string>& values, 
   };
   app_->add_option_function<std::string>(names, parse, fmt::format("{}: {}", help, joined(allowed)))
       ->type_name("NAME,...")
+      ->join(',')
       ->required(need == Need::required);
 }
 

@@ -51,6 +51,7 @@ class Flags {
   void toggle(const std::string& names, bool& value, const std::string& help);
   /// Comma-separated: `--tokens 1,16,512`, whole numbers from 1.
   void numbers(const std::string& names, std::vector<int64_t>& values, const std::string& help);
+  /// Comma-separated, or the flag repeated.
   void choices(const std::string& names, std::vector<std::string>& values, const std::vector<std::string>& allowed,
                const std::string& help, Need need = Need::optional);
   /// May be repeated, one text each time.

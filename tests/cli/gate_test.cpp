@@ -118,6 +118,8 @@ TEST(Gate, writes_the_receipt_that_it_prints_and_run_obeys_it) {
                                      "--isa", "scalar", "--lane", "bf16", "--vs", "auto"});
   EXPECT_EQ(paired["kld"]["mean"], lane["kld_mean"]) << "what is allowed is what was judged";
   EXPECT_EQ(paired["ppl_ratio"], lane["ppl_ratio"]);
+  for (const char* key : {"mean", "p99", "max"}) EXPECT_EQ(paired["noise_floor"]["kld"][key], 0.0) << key;
+  EXPECT_EQ(paired["noise_floor"]["top1"], 1.0);
   EXPECT_EQ(paired["receipt"], nullptr);
   EXPECT_EQ(paired["vs"]["receipt"], path);
 
@@ -226,7 +228,7 @@ TEST(Gate, bad_input_leaves_no_receipt) {
                "no tensor of the model can take this lane");
   EXPECT_FALSE(std::filesystem::exists(receipt));
   const std::string elsewhere = scratch() / "elsewhere.json";
-  gate(model, {"-o", elsewhere});
+  EXPECT_EQ(gate(model, {"-o", elsewhere, "--lane", "s8.row,s8.block"})["lanes"].size(), 3u) << "repeated, or a list";
   EXPECT_TRUE(std::filesystem::exists(elsewhere));
   EXPECT_FALSE(std::filesystem::exists(receipt));
 }

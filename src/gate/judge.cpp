@@ -78,10 +78,14 @@ std::string why_fails(const Comparison& worst, const Thresholds& thresholds) {
   return why;
 }
 
-std::vector<KeptStock> not_served(const Context& context, const Model& model, StagedType lane) {
+std::vector<KeptStock> not_served(Context& context, const Model& model, StagedType lane) {
   std::vector<KeptStock> kept;
   for (const Linear* linear : model.linears()) {
     std::string why = obstacles(context, {1, linear->rows(), linear->cols(), linear->weights().spec, lane});
+    if (why.empty()) {
+      const Expected<Linear> bound = linear->with_lanes(context, {lane, {}});
+      why = bound ? bound->fallback() : bound.error().message;
+    }
     if (!why.empty()) kept.push_back({linear->name(), std::move(why)});
   }
   return kept;

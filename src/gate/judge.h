@@ -28,8 +28,9 @@ struct KeptStock {
   std::string why;
 };
 
-/// The tensors of a model that no kernel of a lane can serve.
-std::vector<KeptStock> not_served(const Context& context, const Model& model, StagedType lane);
+/// The tensors of a model that no kernel of a lane can serve, and those that would fall back to another one
+/// (Linear::fallback).
+std::vector<KeptStock> not_served(Context& context, const Model& model, StagedType lane);
 
 /// The model with a lane forced for every tensor but `stock`, which take the stock lane.
 Expected<Model> with_lane(Context& context, const Model& model, StagedType lane, const std::set<std::string>& stock);

@@ -89,7 +89,21 @@ TEST(Lanes, tensors_that_a_lane_cannot_serve_are_named_with_the_reason) {
   EXPECT_EQ(kept[0].tensor, "blk.0.attn_q.weight");
   EXPECT_NE(kept[0].why.find("codes of 8 bits"), std::string::npos) << kept[0].why;
   EXPECT_TRUE(not_served(judged.context, judged.model, StagedType::s8_group).empty());
-  EXPECT_NE(not_served(judged.context, judged.model, StagedType::f8_row)[0].why.find("no kernel"), std::string::npos);
+  EXPECT_NE(not_served(judged.context, judged.model, StagedType::f8_row)[0].why.find("no f8 lane"), std::string::npos);
+}
+
+TEST(Lanes, tensors_that_would_fall_back_to_another_lane_are_named_too) {
+  tiny::Recipe recipe = four_bit_recipe();
+  std::vector<std::byte>& bytes = recipe.tensor("blk.1.attn_v.weight").bytes;
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    if (i % 18 >= 2) bytes[i] = std::byte{0xEF};  // levels 6 and 7
+  }
+  Judged judged(recipe);
+  const std::vector<KeptStock> kept = not_served(judged.context, judged.model, StagedType::s8_row);
+  ASSERT_EQ(kept.size(), 1u);
+  EXPECT_EQ(kept[0].tensor, "blk.1.attn_v.weight");
+  EXPECT_NE(kept[0].why.find("share a sign"), std::string::npos) << kept[0].why;
+  EXPECT_TRUE(not_served(judged.context, judged.model, StagedType::s8_group).empty());
 }
 
 TEST(Lanes, groups_are_tensors_or_blocks_without_what_is_not_served) {

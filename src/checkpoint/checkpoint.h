@@ -36,16 +36,20 @@ struct CheckpointTensor {
 
 class Checkpoint {
  public:
-  /// A GGUF file. Errors name the path and what is wrong with it.
+  /// A GGUF file, a .safetensors file or a model folder (config.json, safetensors, tokenizer.json), as mlx-lm and
+  /// transformers write them. Errors name the path and what is wrong with it.
   static Expected<Checkpoint> open(const std::string& path);
   /// A GGUF file that is open already.
   Checkpoint(GgufFile file);  // NOLINT(google-explicit-constructor): it is one
 
   const std::string& path() const;
-  std::string_view container() const;  ///< "gguf"
+  std::string_view container() const;  ///< "gguf" or "safetensors"
   uint64_t file_bytes() const;
   /// Architecture, sizes, tokenizer: what a GGUF file of this model has. Its tensors are those of GGUF files only.
   const GgufFile& metadata() const;
+  /// Why this is not a model that can be run, when a folder's config.json or tokenizer say so already. Its weights can
+  /// be listed and multiplied all the same.
+  const Status& model_status() const;
 
   /// In file order.
   std::span<const CheckpointTensor> tensors() const;
@@ -59,6 +63,8 @@ class Checkpoint {
 
  private:
   struct State;
+  explicit Checkpoint(std::shared_ptr<const State> state);
+  static Expected<Checkpoint> open_safetensors(const std::string& path);
   std::shared_ptr<const State> state_;
 };
 

@@ -53,6 +53,8 @@ class GgufFile {
   static Expected<GgufFile> open(const std::string& path);
   /// The same over bytes that the caller keeps alive.
   static Expected<GgufFile> parse(std::span<const std::byte> bytes, std::string name = "memory");
+  /// The same over bytes that the file keeps.
+  static Expected<GgufFile> parse_owned(std::vector<std::byte> bytes, std::string name);
 
   uint32_t version() const;
   uint64_t file_bytes() const;
@@ -90,6 +92,8 @@ class GgufFile {
 class GgufWriter {
  public:
   static Expected<GgufWriter> create(const std::string& path);
+  /// Builds a file in memory, for take(); `name` is used in errors.
+  static GgufWriter in_memory(const std::string& name);
   GgufWriter(GgufWriter&&) noexcept;
   GgufWriter& operator=(GgufWriter&&) noexcept;
   ~GgufWriter();  ///< removes the temporary file when finish() was not reached
@@ -108,6 +112,8 @@ class GgufWriter {
   Status write_tensor(std::span<const std::byte> piece);
   /// Fails when bytes are missing; else flushes, renames, done.
   Status finish();
+  /// The file that in_memory() began, complete and parsed.
+  Expected<GgufFile> take();
 
  private:
   struct State;

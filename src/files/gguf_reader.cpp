@@ -328,6 +328,15 @@ Expected<GgufFile> GgufFile::parse(std::span<const std::byte> bytes, std::string
   return GgufFile(std::move(state));
 }
 
+Expected<GgufFile> GgufFile::parse_owned(std::vector<std::byte> bytes, std::string name) {
+  auto state = std::make_shared<State>();
+  state->path = std::move(name);
+  state->owned = std::move(bytes);
+  state->bytes = state->owned;
+  if (const Status parsed = GgufParser(*state).run(); !parsed) return fail_with(parsed);
+  return GgufFile(std::move(state));
+}
+
 Expected<GgufFile> GgufFile::open(const std::string& path) {
   Expected<MappedFile> mapping = MappedFile::open(path);
   if (!mapping) return fail_with(mapping);

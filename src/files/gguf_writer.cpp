@@ -75,7 +75,8 @@ struct GgufWriter::State {
   };
 
   std::string path;
-  OutputFile file;
+  std::optional<OutputFile> file;  ///< none: into `memory`
+  std::vector<std::byte> memory;
   std::vector<Pair> pairs;
   std::vector<Tensor> tensors;
   std::optional<Error> error;  ///< the first: every later call returns it
@@ -84,7 +85,7 @@ struct GgufWriter::State {
   size_t current = 0;    ///< tensor whose bytes come next
   uint64_t written = 0;  ///< of its bytes
 
-  State(std::string name, OutputFile output) : path(std::move(name)), file(std::move(output)) {}
+  State(std::string name, std::optional<OutputFile> output) : path(std::move(name)), file(std::move(output)) {}
 
   template <class... Args>
   tl::unexpected<Error> failed(fmt::format_string<Args...> format, Args&&... args) {
@@ -100,6 +101,7 @@ struct GgufWriter::State {
   Status write_header();
   Status pad(uint64_t size);
   Status skip_complete();
+  Status complete();
 };
 
 /// Replaces the value of a key that is there; its place in the file stays.
@@ -113,7 +115,11 @@ void GgufWriter::State::set(std::string_view key, std::string value) {
 }
 
 Status GgufWriter::State::write(std::span<const std::byte> bytes) {
-  if (Status done = file.write(bytes); !done) return keep(done.error());
+  if (!file) {
+    memory.insert(memory.end(), bytes.begin(), bytes.end());
+    return {};
+  }
+  if (Status done = file->write(bytes); !done) return keep(done.error());
   return {};
 }
 
@@ -172,6 +178,10 @@ Expected<GgufWriter> GgufWriter::create(const std::string& path) {
   Expected<OutputFile> file = OutputFile::create(path);
   if (!file) return fail_with(file);
   return GgufWriter(std::make_unique<State>(path, std::move(*file)));
+}
+
+GgufWriter GgufWriter::in_memory(const std::string& name) {
+  return GgufWriter(std::make_unique<State>(name, std::nullopt));
 }
 
 GgufWriter::GgufWriter(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -252,14 +262,23 @@ Status GgufWriter::write_tensor(std::span<const std::byte> piece) {
   return s.skip_complete();
 }
 
+Status GgufWriter::State::complete() {
+  if (Status done = write_header(); !done) return done;
+  if (current == tensors.size()) return {};
+  return failed("tensor {}: wanted {} bytes, got {}", quote(tensors[current].name), tensors[current].bytes, written);
+}
+
 Status GgufWriter::finish() {
   State& s = *state_;
-  if (Status done = s.write_header(); !done) return done;
-  if (s.current < s.tensors.size())
-    return s.failed("tensor {}: wanted {} bytes, got {}", quote(s.tensors[s.current].name), s.tensors[s.current].bytes,
-                    s.written);
-  if (Status done = s.file.commit(); !done) return s.keep(done.error());
+  if (Status done = s.complete(); !done) return done;
+  if (Status done = s.file->commit(); !done) return s.keep(done.error());
   return {};
+}
+
+Expected<GgufFile> GgufWriter::take() {
+  State& s = *state_;
+  if (const Status done = s.complete(); !done) return fail_with(done);
+  return GgufFile::parse_owned(std::move(s.memory), s.path);
 }
 
 }  // namespace octalane

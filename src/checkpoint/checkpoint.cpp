@@ -103,7 +103,8 @@ Expected<Checkpoint> Checkpoint::open_safetensors(const std::string& path) {
   const std::filesystem::path place(path);
   const std::string folder = std::filesystem::is_directory(place) ? path : place.parent_path().string();
   Json config = Json::object();
-  if (const std::string file = folder.empty() ? "config.json" : folder + "/config.json"; std::filesystem::exists(file)) {
+  if (const std::string file = folder.empty() ? "config.json" : folder + "/config.json";
+      std::filesystem::exists(file)) {
     Expected<Json> read = read_json(file);
     if (!read) return fail_with(read);
     config = std::move(*read);

@@ -1,9 +1,10 @@
 #include "checkpoint/folder.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <fmt/ranges.h>
 #include <optional>
 
 #include "checkpoint/hf_names.h"

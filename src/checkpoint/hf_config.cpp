@@ -147,7 +147,8 @@ Expected<std::vector<float>> rope_divisors(const Json& config, const std::string
   const RopeFacts rope = rope_facts(config);
   if (rope.type != "llama3") return std::vector<float>{};
   const Llama3Scaling scaling{rope.number("factor", 0), rope.number("low_freq_factor", 1),
-                              rope.number("high_freq_factor", 4), rope.number("original_max_position_embeddings", 8192)};
+                              rope.number("high_freq_factor", 4),
+                              rope.number("original_max_position_embeddings", 8192)};
   const int64_t dimensions = head_dim_of(config);
   if (!(scaling.factor > 0) || !(scaling.high > scaling.low) || !(scaling.original > 0) || dimensions <= 0 ||
       dimensions > 1 << 20) {
@@ -164,9 +165,10 @@ Expected<Json> llama3_scaling_of(std::span<const float> divisors, double base) {
   const std::vector<float> same = scaling.divisors(2 * static_cast<int64_t>(divisors.size()), base);
   for (size_t i = 0; i < same.size(); ++i) {
     if (std::abs(same[i] - divisors[i]) > 1e-4f * same[i]) {
-      return fail("rope_freqs.weight: wanted the divisors of llama3 scaling (low 1, high 4, original length 8192), got "
-                  "{} for pair {} in place of {}",
-                  divisors[i], i, same[i]);
+      return fail(
+          "rope_freqs.weight: wanted the divisors of llama3 scaling (low 1, high 4, original length 8192), got "
+          "{} for pair {} in place of {}",
+          divisors[i], i, same[i]);
     }
   }
   return Json{{"rope_type", "llama3"},

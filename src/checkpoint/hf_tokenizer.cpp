@@ -11,7 +11,12 @@ namespace octalane {
 namespace {
 
 constexpr int64_t kMostTokens = 1 << 24;
-enum Kind : int32_t { kNormal = 1, kControl = 3, kUserDefined = 4, kUnused = 5 };  // as tokenizer.ggml.token_type has it
+enum Kind : int32_t {
+  kNormal = 1,
+  kControl = 3,
+  kUserDefined = 4,
+  kUnused = 5
+};  // as tokenizer.ggml.token_type has it
 
 struct Tokens {
   std::vector<std::string> texts;

@@ -37,7 +37,7 @@ Expected<Source> read_source(const GgufFile& metadata) {
 }
 
 Json added_token(size_t id, std::string_view text, bool special) {
-  return {{"id", id},         {"content", text},  {"single_word", false}, {"lstrip", false},
+  return {{"id", id},        {"content", text},     {"single_word", false}, {"lstrip", false},
           {"rstrip", false}, {"normalized", false}, {"special", special}};
 }
 
@@ -48,7 +48,9 @@ Json byte_level() {
 /// Puts the begin token before every text.
 Json begin_template(std::string_view bos, int64_t id) {
   const Json first{{"SpecialToken", {{"id", bos}, {"type_id", 0}}}};
-  const auto sequence = [](const char* name, int type) { return Json{{"Sequence", {{"id", name}, {"type_id", type}}}}; };
+  const auto sequence = [](const char* name, int type) {
+    return Json{{"Sequence", {{"id", name}, {"type_id", type}}}};
+  };
   return {{"type", "TemplateProcessing"},
           {"single", Json::array({first, sequence("A", 0)})},
           {"pair", Json::array({first, sequence("A", 0), first, sequence("B", 1)})},
@@ -91,27 +93,27 @@ Expected<TokenizerFiles> tokenizer_files(const GgufFile& metadata) {
   if (const auto chat = metadata.get<std::string_view>("tokenizer.chat_template")) {
     files.config["chat_template"] = *chat;
   }
-  files.tokenizer = {{"version", "1.0"},
-                     {"truncation", nullptr},
-                     {"padding", nullptr},
-                     {"added_tokens", std::move(added)},
-                     {"normalizer", nullptr},
-                     {"pre_tokenizer", std::move(steps)},
-                     {"post_processor", bos && add_bos.value_or(false)
-                                            ? begin_template(source->tokens[static_cast<size_t>(*bos)], *bos)
-                                            : byte_level()},
-                     {"decoder", byte_level()},
-                     {"model",
-                      {{"type", "BPE"},
-                       {"dropout", nullptr},
-                       {"unk_token", nullptr},
-                       {"continuing_subword_prefix", nullptr},
-                       {"end_of_word_suffix", nullptr},
-                       {"fuse_unk", false},
-                       {"byte_fallback", false},
-                       {"ignore_merges", source->pre == "llama-bpe"},
-                       {"vocab", std::move(vocabulary)},
-                       {"merges", std::move(merges)}}}};
+  files.tokenizer = {
+      {"version", "1.0"},
+      {"truncation", nullptr},
+      {"padding", nullptr},
+      {"added_tokens", std::move(added)},
+      {"normalizer", nullptr},
+      {"pre_tokenizer", std::move(steps)},
+      {"post_processor",
+       bos && add_bos.value_or(false) ? begin_template(source->tokens[static_cast<size_t>(*bos)], *bos) : byte_level()},
+      {"decoder", byte_level()},
+      {"model",
+       {{"type", "BPE"},
+        {"dropout", nullptr},
+        {"unk_token", nullptr},
+        {"continuing_subword_prefix", nullptr},
+        {"end_of_word_suffix", nullptr},
+        {"fuse_unk", false},
+        {"byte_fallback", false},
+        {"ignore_merges", source->pre == "llama-bpe"},
+        {"vocab", std::move(vocabulary)},
+        {"merges", std::move(merges)}}}};
   return files;
 }
 

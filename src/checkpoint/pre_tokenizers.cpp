@@ -22,20 +22,15 @@ constexpr std::array kKinds = std::to_array<Kind>({
 });
 
 Json byte_level(bool own_expression) {
-  return {{"type", "ByteLevel"},
-          {"add_prefix_space", false},
-          {"trim_offsets", true},
-          {"use_regex", own_expression}};
+  return {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", own_expression}};
 }
 
 Json steps_of(const Kind& kind) {
   Json steps = Json::array();
   if (kind.digits) steps.push_back({{"type", "Digits"}, {"individual_digits", true}});
   if (!kind.split.empty()) {
-    steps.push_back({{"type", "Split"},
-                     {"pattern", {{"Regex", kind.split}}},
-                     {"behavior", "Isolated"},
-                     {"invert", false}});
+    steps.push_back(
+        {{"type", "Split"}, {"pattern", {{"Regex", kind.split}}}, {"behavior", "Isolated"}, {"invert", false}});
   }
   steps.push_back(byte_level(kind.split.empty()));
   return steps;

@@ -151,7 +151,7 @@ Command bench_model_command(CLI::App& bench) {
   Flags flags(bench, "model", "Time prefill and decode of a model");
   flags.footer("Tokens per second, each test from an empty cache; repeats go round all tests after one warm-up round.");
   auto options = std::make_shared<Options>();
-  flags.text("-m,--model", options->model, "A GGUF file", Need::required);
+  flags.text("-m,--model", options->model, kModelHelp, Need::required);
   flags.numbers("--prompt", options->prompts, "Prompt lengths");
   flags.numbers("--generate", options->generate, "Tokens to decode one by one");
   flags.number("--repeats", options->repeats, 1, 1000, "Measurements, after one warm-up");

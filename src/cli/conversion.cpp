@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <filesystem>
 #include <string_view>
 
 namespace octalane::cli {
@@ -50,6 +51,18 @@ PickedFormat format_for_row(const Format& wanted, int64_t cols) {
   }
   if (format == &wanted) return {format, ""};
   return {format, fmt::format("{} columns is not a multiple of {}, the block of {}", cols, wanted.block, wanted.name)};
+}
+
+Container output_container(const std::string& path, const std::string& asked, const Format& format) {
+  if (asked == "gguf" || path.ends_with(".gguf")) return Container::gguf;
+  return asked == "folder" || !can_hold(Container::gguf, format) ? Container::folder : Container::gguf;
+}
+
+uint64_t bytes_on_disk(const std::string& path) {
+  if (!std::filesystem::is_directory(path)) return std::filesystem::file_size(path);
+  uint64_t bytes = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(path)) bytes += entry.file_size();
+  return bytes;
 }
 
 int64_t gguf_file_type(const Format& format) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "checkpoint/writer.h"
 #include "formats/format.h"
 
 namespace octalane::cli {
@@ -19,6 +20,12 @@ PickedFormat format_for_row(const Format& wanted, int64_t cols);
 
 /// general.file_type of a file whose weights are mostly of this format; -1 = none is defined.
 int64_t gguf_file_type(const Format& format);
+
+/// What `--container` says; "auto": a GGUF file where that can hold the format, else a folder.
+Container output_container(const std::string& path, const std::string& asked, const Format& format);
+
+/// Of a file, or of all files of a folder.
+uint64_t bytes_on_disk(const std::string& path);
 
 /// general.quantization_version: the block layouts of ggml since 2023.
 inline constexpr uint64_t kQuantizationVersion = 2;

@@ -71,12 +71,6 @@ std::vector<std::string> encodable_formats() {
   return names;
 }
 
-std::vector<std::string> writable_formats() {
-  std::vector<std::string> names = encodable_formats();
-  std::erase_if(names, [](const std::string& name) { return find_format(name)->ggml_type < 0; });
-  return names;
-}
-
 Flags::Flags(CLI::App& parent, const std::string& name, const std::string& description)
     : app_(parent.add_subcommand(name, description)) {}
 

@@ -76,10 +76,12 @@ class Flags {
   CLI::App* app_;
 };
 
-/// Names that choice() takes: lanes, formats that this build can make from fp32, and those of them that GGUF files
-/// hold.
+/// What every -m and -w take.
+inline constexpr const char* kModelHelp =
+    "A GGUF file, a .safetensors file, or a model folder (config.json, safetensors)";
+
+/// Names that choice() takes: lanes, formats that this build can make from fp32.
 std::vector<std::string> lane_names();
 std::vector<std::string> encodable_formats();
-std::vector<std::string> writable_formats();
 
 }  // namespace octalane::cli

@@ -169,7 +169,7 @@ Expected<int> inspect(const Options& options) {
 Command inspect_command(CLI::App& parent) {
   Flags flags(parent, "inspect", "Show what a model file holds, from its header alone");
   auto options = std::make_shared<Options>();
-  flags.text("MODEL", options->model, "A GGUF file", Need::required);
+  flags.text("MODEL", options->model, kModelHelp, Need::required);
   flags.common(options->common);
   flags.lane_plan(options->common);
   flags.rates(options->common);

@@ -125,7 +125,7 @@ Expected<int> matmul(const Options& options) {
 Command matmul_command(CLI::App& parent) {
   Flags flags(parent, "matmul", "Multiply activations by one tensor: Y = X W^T");
   auto options = std::make_shared<Options>();
-  flags.text("-w,--weights", options->file, "A GGUF file", Need::required);
+  flags.text("-w,--weights", options->file, kModelHelp, Need::required);
   flags.text("-t,--tensor", options->tensor, "The tensor's name", Need::required);
   flags.text("-x", options->x, "Activations, float32 .npy [M, K]", Need::required);
   flags.text("-o,--output", options->y, "Where Y goes, float32 .npy [M, N]", Need::required);

@@ -100,7 +100,7 @@ Expected<LoadedModel> load_other(const Options& options, const Checkpoint& file,
 Expected<int> ppl(const Options& options) {
   const Expected<Checkpoint> file = Checkpoint::open(options.model);
   if (!file) return fail_with(file);
-  const Expected<Tokenizer> tokenizer = Tokenizer::load(file->metadata());
+  const Expected<Tokenizer> tokenizer = Tokenizer::load(*file);
   if (!tokenizer) return fail("{}: {}", file->path(), tokenizer.error().message);
   const Expected<ModelConfig> config = read_model_config(*file);
   if (!config) return fail("{}: {}", file->path(), config.error().message);
@@ -160,7 +160,7 @@ Command ppl_command(CLI::App& parent) {
       "By llama.cpp's rule: windows of --context tokens, each from an empty cache, the second half of each scored. The "
       "standard error is that of the mean loss over the scored tokens, times the perplexity.");
   auto options = std::make_shared<Options>();
-  flags.text("-m,--model", options->model, "A GGUF file", Need::required);
+  flags.text("-m,--model", options->model, kModelHelp, Need::required);
   flags.text("-f,--file", options->text, "The text; - is standard input", Need::required);
   flags.number("--context", options->scored.context, 4, 1 << 24, "Tokens per window");
   flags.number("--tokens", options->scored.tokens, 1, int64_t{1} << 40, "Use only the first tokens of the text");

@@ -22,7 +22,8 @@ struct Options {
   CommonOptions common;
   int repeats = 7;
   int sample_ms = 10;
-  std::vector<std::string> formats = writable_formats();
+  std::vector<std::string> formats = encodable_formats();
+  std::erase_if(formats, [](const std::string& name) { return find_format(name)->ggml_type < 0; });
   std::string output;
 };
 

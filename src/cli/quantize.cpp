@@ -1,10 +1,12 @@
-// quantize IN OUT --format F: converts the weights of a GGUF file, tensor by tensor.
+// quantize IN OUT --format F: converts the weights of a model, tensor by tensor, and from one container to another.
 #include <fmt/format.h>
 
 #include <cmath>
 #include <filesystem>
 #include <map>
 
+#include "checkpoint/rows.h"
+#include "checkpoint/writer.h"
 #include "cli/command.h"
 #include "cli/conversion.h"
 #include "cli/machine.h"
@@ -18,46 +20,45 @@ namespace {
 
 struct Options {
   CommonOptions common;
-  std::string in, out, format;
+  std::string in, out, format, container = "auto";
   std::vector<std::string> only, keep;
 };
 
 /// What becomes of one tensor.
 struct Task {
   const CheckpointTensor* tensor;
-  const Format* from = nullptr;  ///< null = its bytes are copied as they are
-  const Format* to = nullptr;
-  std::string why;  ///< when it does not get the format asked for
+  const Format* to = nullptr;  ///< null = its bytes are copied as they are
+  std::string why;             ///< when it does not get the format asked for
+  RowOrder order{};
 };
 
 constexpr int64_t kSliceBytes = 16 << 20;  ///< of output held at once
 
 /// Vectors (norms, biases) become f32, weights the wanted format or its fallback, the rest stays.
-Expected<Task> make_task(const Options& options, const Checkpoint& file, const CheckpointTensor& tensor) {
-  Task task{&tensor};
+Expected<Task> make_task(const Options& options, Container container, const Checkpoint& file,
+                         const CheckpointTensor& tensor) {
+  Task task{&tensor, tensor.format, "", {}};
+  const Expected<RowOrder> order = row_order(file, tensor, container);
+  if (!order) return fail_with(order);
+  task.order = *order;
   if (!options.only.empty() && !matches_any(tensor.name, options.only)) {
     task.why = "not among the tensors asked for";
-    return task;
-  }
-  if (matches_any(tensor.name, options.keep)) {
+  } else if (matches_any(tensor.name, options.keep)) {
     task.why = "kept as asked";
-    return task;
-  }
-  const Format* from = tensor.format;
-  if (tensor.shape.size() < 2) {
+  } else if (tensor.shape.size() < 2) {
     task.why = "not a matrix: kept exact";
-    if (from == nullptr || from->name == "f32") return task;
-    task.from = from;
-    task.to = find_format("f32");
-    return task;
+    if (tensor.format != nullptr) task.to = find_format("f32");
+  } else {
+    const Expected<const Format*> checked = tensor_format(file, tensor);
+    if (!checked) return fail_with(checked);
+    PickedFormat picked = format_for_row(*find_format(options.format), tensor.cols());
+    task.why = std::move(picked.why);
+    task.to = picked.format;
   }
-  const Expected<const Format*> checked = tensor_format(file, tensor);
-  if (!checked) return fail_with(checked);
-  PickedFormat picked = format_for_row(*find_format(options.format), tensor.cols());
-  task.why = std::move(picked.why);
-  if (picked.format == from) return task;
-  task.from = from;
-  task.to = picked.format;
+  if (task.to != nullptr && !can_hold(container, *task.to)) {
+    return fail("{}: tensor {}: {} has no place in {}, convert it too", file.path(), quote(tensor.name), task.to->name,
+                container == Container::gguf ? "a GGUF file" : "a model folder");
+  }
   return task;
 }
 
@@ -66,17 +67,31 @@ struct RowError {
   double difference = 0, norm = 0;
 };
 
+/// Values of one row of the output, before they are rounded to its format.
+void read_values(const Task& task, int64_t row, std::vector<float>& out) {
+  const StoredMatrix matrix = task.tensor->matrix();
+  const bool vector = task.tensor->shape.size() < 2;
+  Planes planes(matrix.format->spec, 1, matrix.cols);
+  matrix.to_planes(vector ? row : task.order.source(row), planes.row(0));
+  decode_row(matrix.format->spec, planes.row(0), matrix.cols, out.data());
+  if (!vector || task.order.head_rows == 0) return;
+  const std::vector<float> before = out;
+  for (size_t c = 0; c < out.size(); ++c)
+    out[c] = before[static_cast<size_t>(task.order.source(static_cast<int64_t>(c)))];
+}
+
 RowError convert_row(const Task& task, int64_t row, std::byte* out) {
   const int64_t cols = task.tensor->cols();
+  if (task.to == task.tensor->format && task.tensor->shape.size() > 1) {
+    task.tensor->matrix().read_row(task.order.source(row), out);
+    return {};
+  }
   std::vector<float> before(static_cast<size_t>(cols)), after(before);
-  const auto decode = [cols](const StoredMatrix& matrix, int64_t r, std::vector<float>& values) {
-    Planes planes(matrix.format->spec, 1, cols);
-    matrix.to_planes(r, planes.row(0));
-    decode_row(matrix.format->spec, planes.row(0), cols, values.data());
-  };
-  decode(task.tensor->matrix(), row, before);
+  read_values(task, row, before);
   task.to->from_float(before.data(), cols, out);
-  decode({task.to, 1, cols, {out}}, 0, after);
+  Planes planes(task.to->spec, 1, cols);
+  task.to->to_planes(out, cols, planes.row(0));
+  decode_row(task.to->spec, planes.row(0), cols, after.data());
   RowError error;
   for (size_t i = 0; i < before.size(); ++i) {
     const double distance = double{after[i]} - double{before[i]};
@@ -87,7 +102,7 @@ RowError convert_row(const Task& task, int64_t row, std::byte* out) {
 }
 
 /// Writes one tensor and returns its relative L2 error: |after - before| / |before|.
-Expected<double> write_converted(const Task& task, int threads, GgufWriter& writer) {
+Expected<double> write_converted(const Task& task, int threads, CheckpointWriter& writer) {
   const int64_t rows = task.tensor->rows();
   const int64_t row_bytes = task.to->row_bytes(task.tensor->cols());
   const int64_t slice = std::max<int64_t>(1, kSliceBytes / std::max<int64_t>(1, row_bytes));
@@ -101,7 +116,7 @@ Expected<double> write_converted(const Task& task, int threads, GgufWriter& writ
       }
     });
     if (interrupted()) return fail("interrupted");
-    const Status written = writer.write_tensor({bytes.data(), static_cast<size_t>(count * row_bytes)});
+    const Status written = writer.write({bytes.data(), static_cast<size_t>(count * row_bytes)});
     if (!written) return fail_with(written);
   }
   RowError sum;
@@ -112,12 +127,12 @@ Expected<double> write_converted(const Task& task, int threads, GgufWriter& writ
   return sum.norm > 0 ? std::sqrt(sum.difference / sum.norm) : 0.0;
 }
 
-Expected<double> write_copied(const Task& task, GgufWriter& writer) {
+Expected<double> write_copied(const Task& task, CheckpointWriter& writer) {
   std::span<const std::byte> rest(task.tensor->parts[0], task.tensor->bytes);
   while (!rest.empty()) {
     const std::span<const std::byte> piece = rest.first(std::min<size_t>(rest.size(), kSliceBytes));
     if (interrupted()) return fail("interrupted");
-    if (const Status written = writer.write_tensor(piece); !written) return fail_with(written);
+    if (const Status written = writer.write(piece); !written) return fail_with(written);
     rest = rest.subspan(piece.size());
   }
   return 0.0;
@@ -128,35 +143,51 @@ Json task_json(const Task& task, double error) {
   return {{"name", task.tensor->name},
           {"from", from},
           {"to", task.to != nullptr ? std::string(task.to->name) : from},
+          {"rows_reordered", task.order.head_rows > 0},
           {"rel_error", error},
           {"why", task.why.empty() ? Json() : Json(task.why)}};
 }
 
-Status write_header(const Options& options, const Checkpoint& file, const std::vector<Task>& tasks,
-                    GgufWriter& writer) {
-  for (const auto& [key, value] : file.metadata().metadata()) writer.copy(key, value);
+/// The keys of the input, with what is said of the weights' format.
+Expected<GgufFile> output_metadata(const Options& options, const Checkpoint& file) {
+  GgufWriter keys = GgufWriter::in_memory(options.out);
+  for (const auto& [key, value] : file.metadata().metadata()) keys.copy(key, value);
   const int64_t file_type = gguf_file_type(*find_format(options.format));
-  if (file_type >= 0) writer.set("general.file_type", GgufType::u32, static_cast<uint64_t>(file_type));
-  writer.set("general.quantization_version", GgufType::u32, kQuantizationVersion);
+  if (file_type >= 0) keys.set("general.file_type", GgufType::u32, static_cast<uint64_t>(file_type));
+  keys.set("general.quantization_version", GgufType::u32, kQuantizationVersion);
+  return keys.take();
+}
+
+Status declare_tensors(const Checkpoint& file, const std::vector<Task>& tasks, CheckpointWriter& writer) {
   for (const Task& task : tasks) {
     const CheckpointTensor& tensor = *task.tensor;
-    const auto type = task.to != nullptr ? static_cast<uint32_t>(task.to->ggml_type)
-                                         : file.metadata().find_tensor(tensor.name)->ggml_type;
-    if (const Status added = writer.add_tensor(tensor.name, type, tensor.shape); !added) return added;
+    if (tensor.role.empty()) {
+      return fail("{}: tensor {}: GGUF has no name for it, so it cannot be written", file.path(), quote(tensor.name));
+    }
+    const GgufTensor* raw = task.to == nullptr ? file.metadata().find_tensor(tensor.name) : nullptr;
+    if (task.to == nullptr && raw == nullptr) {
+      return fail("{}: tensor {}: wanted a type that octalane computes with, got {}", file.path(), quote(tensor.name),
+                  tensor.type);
+    }
+    const Status added = raw != nullptr ? writer.add_tensor(tensor.role, raw->ggml_type, tensor.shape)
+                                        : writer.add_tensor(tensor.role, *task.to, tensor.shape);
+    if (!added) return added;
   }
   return {};
 }
 
-Expected<Json> convert(const Options& options, const Checkpoint& file, int threads) {
+Expected<Json> convert(const Options& options, Container container, const Checkpoint& file, int threads) {
   std::vector<Task> tasks;
   for (const CheckpointTensor& tensor : file.tensors()) {
-    Expected<Task> task = make_task(options, file, tensor);
+    Expected<Task> task = make_task(options, container, file, tensor);
     if (!task) return fail_with(task);
     tasks.push_back(std::move(*task));
   }
-  Expected<GgufWriter> writer = GgufWriter::create(options.out);
+  Expected<GgufFile> metadata = output_metadata(options, file);
+  if (!metadata) return fail_with(metadata);
+  Expected<CheckpointWriter> writer = CheckpointWriter::create(options.out, container, std::move(*metadata));
   if (!writer) return fail_with(writer);
-  if (const Status header = write_header(options, file, tasks, *writer); !header) return fail_with(header);
+  if (const Status declared = declare_tensors(file, tasks, *writer); !declared) return fail_with(declared);
 
   const InterruptScope scope;
   Progress progress;
@@ -192,15 +223,18 @@ Expected<int> quantize(const Options& options) {
   if (std::filesystem::equivalent(options.in, options.out, ignored)) {
     return fail("{}: wanted another file to write to, got the one that is read", options.out);
   }
+  if (!file->model_status()) return fail_with(file->model_status());
   const Expected<Context> context = make_context(options.common);
   if (!context) return fail_with(context);
-  Expected<Json> tensors = convert(options, *file, context->threads());
+  const Container container = output_container(options.out, options.container, *find_format(options.format));
+  Expected<Json> tensors = convert(options, container, *file, context->threads());
   if (!tensors) return fail_with(tensors);
   const Json result{{"input", options.in},
                     {"output", options.out},
                     {"format", options.format},
                     {"bytes_in", file->file_bytes()},
-                    {"bytes_out", std::filesystem::file_size(options.out)},
+                    {"container", container == Container::gguf ? "gguf" : "safetensors"},
+                    {"bytes_out", bytes_on_disk(options.out)},
                     {"seconds", now_seconds() - start},
                     {"tensors", std::move(*tensors)}};
   if (options.common.json) {
@@ -214,17 +248,23 @@ Expected<int> quantize(const Options& options) {
 }  // namespace
 
 Command quantize_command(CLI::App& parent) {
-  Flags flags(parent, "quantize", "Convert the weights of a GGUF file");
+  Flags flags(parent, "quantize", "Convert the weights of a model, and GGUF files to model folders and back");
   flags.footer(
       "Matrices get the format asked for, embedding and output included; where a row is not a multiple of its block, "
       "the "
-      "nearest format of smaller blocks with at least its bits. Vectors (norms, biases) become f32, which is exact.");
+      "nearest format of smaller blocks with at least its bits. Vectors (norms, biases) become f32, which is exact. "
+      "Between a GGUF file and a folder the tokenizer (byte-level BPE), the configuration and the order of q and k "
+      "rows "
+      "are translated.");
   auto options = std::make_shared<Options>();
-  flags.text("IN", options->in, "A GGUF file", Need::required);
-  flags.text("OUT", options->out, "The GGUF file to write", Need::required);
-  flags.choice("--format", options->format, writable_formats(), "What the weights become", Need::required);
+  flags.text("IN", options->in, kModelHelp, Need::required);
+  flags.text("OUT", options->out, "What to write: a GGUF file, or a new folder for formats that begin with mlx-",
+             Need::required);
+  flags.choice("--format", options->format, encodable_formats(), "What the weights become", Need::required);
   flags.patterns("--tensor", options->only, "Convert only tensors of this name, copy the others");
   flags.patterns("--keep", options->keep, "Copy tensors of this name as they are, such as token_embd.weight");
+  flags.choice("--container", options->container, {"auto", "gguf", "folder"},
+               "Where the weights go; auto: a folder for mlx- formats, else a GGUF file");
   flags.common(options->common);
   return {flags.app(), [options] { return quantize(*options); }};
 }

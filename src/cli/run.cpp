@@ -157,7 +157,7 @@ void print_summary(const LoadedModel& loaded, const Generation& made) {
 Expected<int> run(const Options& options) {
   const Expected<Checkpoint> file = Checkpoint::open(options.model);
   if (!file) return fail_with(file);
-  const Expected<Tokenizer> tokenizer = Tokenizer::load(file->metadata());
+  const Expected<Tokenizer> tokenizer = Tokenizer::load(*file);
   if (!tokenizer) return fail("{}: {}", file->path(), tokenizer.error().message);
   const Expected<std::vector<int32_t>> prompt = prompt_tokens(options, *file, *tokenizer);
   if (!prompt) return fail_with(prompt);
@@ -196,7 +196,7 @@ Command run_command(CLI::App& parent) {
   Flags flags(parent, "run", "Complete a prompt");
   flags.footer("The text goes to stdout, speed and kernels to stderr. Ctrl-C ends cleanly, with exit code 130.");
   auto options = std::make_shared<Options>();
-  flags.text("-m,--model", options->model, "A GGUF file", Need::required);
+  flags.text("-m,--model", options->model, kModelHelp, Need::required);
   flags.either("-p,--prompt", options->prompt, "The prompt", "-f,--file", options->file,
                "A file that holds the prompt; - is standard input");
   flags.number("-n,--count", options->count, -1, kMost, "Most tokens to make; -1 = until the context is full");

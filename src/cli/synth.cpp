@@ -3,7 +3,6 @@
 
 #include <cmath>
 #include <cstring>
-#include <filesystem>
 #include <map>
 #include <numbers>
 
@@ -21,7 +20,7 @@ namespace {
 
 struct Options {
   CommonOptions common;
-  std::string like, format, out;
+  std::string like, format, out, container = "auto";
   uint64_t seed = 1;
 };
 
@@ -135,21 +134,21 @@ class Synthesizer {
  public:
   Synthesizer(const SynthShape& shape, uint64_t seed, int threads) : shape_(shape), seed_(seed), threads_(threads) {}
 
-  Status write(const Task& task, uint64_t stream, GgufWriter& writer) {
+  Status write(const Task& task, uint64_t stream, CheckpointWriter& writer) {
     return task.content == Content::weights ? write_matrix(task, stream, writer) : write_vector(task, stream, writer);
   }
 
  private:
   /// Standard deviation 1 / sqrt(columns), so that products of normalised inputs have unit variance.
   const RandomBlocks& blocks(const Format& format, int64_t cols) {
-    const auto key = std::pair{format.ggml_type, cols};
+    const auto key = std::pair{&format, cols};
     const auto found = pools_.find(key);
     if (found != pools_.end()) return found->second;
     const double deviation = 1 / std::sqrt(static_cast<double>(cols));
     return pools_.emplace(key, RandomBlocks(format, deviation, seed_, threads_)).first->second;
   }
 
-  Status write_matrix(const Task& task, uint64_t stream, GgufWriter& writer) {
+  Status write_matrix(const Task& task, uint64_t stream, CheckpointWriter& writer) {
     constexpr int64_t kSliceBytes = 16 << 20;
     const int64_t cols = task.shape[0], rows = task.shape[1];
     const RandomBlocks& random = blocks(*task.format, cols);
@@ -162,13 +161,13 @@ class Synthesizer {
         for (int64_t i = begin; i < end; ++i) random.fill_row(stream, first + i, cols, bytes.data() + i * row_bytes);
       });
       if (interrupted()) return fail("interrupted");
-      const Status written = writer.write_tensor({bytes.data(), static_cast<size_t>(count * row_bytes)});
+      const Status written = writer.write({bytes.data(), static_cast<size_t>(count * row_bytes)});
       if (!written) return written;
     }
     return {};
   }
 
-  Status write_vector(const Task& task, uint64_t stream, GgufWriter& writer) {
+  Status write_vector(const Task& task, uint64_t stream, CheckpointWriter& writer) {
     std::vector<float> values(static_cast<size_t>(task.shape[0]));
     if (task.content == Content::rope_factors) {
       values = rope_factors(shape_, task.shape[0]);
@@ -178,21 +177,26 @@ class Synthesizer {
         for (float& value : values) value += 1;
       }
     }
-    return writer.write_tensor(std::as_bytes(std::span(values)));
+    return writer.write(std::as_bytes(std::span(values)));
   }
 
   const SynthShape& shape_;
   uint64_t seed_;
   int threads_;
-  std::map<std::pair<int, int64_t>, RandomBlocks> pools_;
+  std::map<std::pair<const Format*, int64_t>, RandomBlocks> pools_;
 };
 
 Status write_file(const Options& options, const SynthShape& shape, const TaskList& list, int threads) {
-  Expected<GgufWriter> writer = GgufWriter::create(options.out);
+  const Format& format = *find_format(options.format);
+  GgufWriter keys = GgufWriter::in_memory(options.out);
+  set_metadata(keys, shape, format);
+  Expected<GgufFile> metadata = keys.take();
+  if (!metadata) return fail_with(metadata);
+  Expected<CheckpointWriter> writer = CheckpointWriter::create(
+      options.out, output_container(options.out, options.container, format), std::move(*metadata));
   if (!writer) return fail_with(writer);
-  set_metadata(*writer, shape, *find_format(options.format));
   for (const Task& task : list.tasks) {
-    const Status added = writer->add_tensor(task.name, static_cast<uint32_t>(task.format->ggml_type), task.shape);
+    const Status added = writer->add_tensor(task.name, *task.format, task.shape);
     if (!added) return added;
   }
   const InterruptScope scope;
@@ -213,7 +217,7 @@ Expected<int> synth(const Options& options) {
   const TaskList list = list_tensors(shape, *find_format(options.format));
   if (const Status written = write_file(options, shape, list, context->threads()); !written) return fail_with(written);
 
-  const auto bytes = std::filesystem::file_size(options.out);
+  const uint64_t bytes = bytes_on_disk(options.out);
   const double seconds = now_seconds() - start;
   if (options.common.json) {
     Json fallbacks = Json::array();
@@ -247,10 +251,13 @@ Command synth_command(CLI::App& parent) {
   auto options = std::make_shared<Options>();
   std::vector<std::string> names;
   for (const SynthShape& shape : synth_shapes()) names.emplace_back(shape.name);
-  flags.text("OUT", options->out, "The GGUF file to write", Need::required);
+  flags.text("OUT", options->out, "The GGUF file to write, or a new folder for formats that begin with mlx-",
+             Need::required);
   flags.choice("--like", options->like, names, "Whose shapes", Need::required);
-  flags.choice("--format", options->format, writable_formats(), "Format of the weights (norms and biases are f32)",
+  flags.choice("--format", options->format, encodable_formats(), "Format of the weights (norms and biases are f32)",
                Need::required);
+  flags.choice("--container", options->container, {"auto", "gguf", "folder"},
+               "Where the weights go; auto: a folder for mlx- formats, else a GGUF file");
   flags.seed(options->seed, "Seed of the weights");
   flags.common(options->common);
   return {flags.app(), [options] { return synth(*options); }};

@@ -58,7 +58,7 @@ bool convert(const GgufScalar& scalar, T& out) {
 std::string describe(GgufType type, const GgufScalar& scalar);
 
 struct GgufFile::State {
-  MappedFile mapping;            ///< one of the two holds the bytes, or the caller does
+  MappedFile mapping;  ///< one of the two holds the bytes, or the caller does
   std::vector<std::byte> owned;
   std::string path;
   std::span<const std::byte> bytes;

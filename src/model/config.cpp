@@ -63,6 +63,14 @@ class Keys {
     return value ? *value : keep(value, fallback);
   }
 
+  /// How heads turn where the checkpoint says so itself: model folders do.
+  RopePairs rope_pairs(RopePairs usual) const {
+    const auto said = file_.get_or<std::string_view>("octalane.rope_pairs", "");
+    if (said && *said == "halves") return RopePairs::halves;
+    if (said && *said == "adjacent") return RopePairs::adjacent;
+    return usual;
+  }
+
   /// Keeps an error of the caller's own check.
   template <class... Args>
   void refuse(fmt::format_string<Args...> format, Args&&... args) {
@@ -133,7 +141,7 @@ void read_rope_scaling(Keys& keys, RopeConfig& rope, int64_t context) {
 
 void read_rope(Keys& keys, const Family& family, ModelConfig& config) {
   RopeConfig& rope = config.rope;
-  rope.pairs = family.pairs;
+  rope.pairs = keys.rope_pairs(family.pairs);
   rope.dimensions = keys.integer("rope.dimension_count", 1, config.head_dim, config.head_dim);
   if (keys.status() && rope.dimensions % 2 != 0) {
     keys.refuse("{}: wanted an even number, got {}", keys.key("rope.dimension_count"), rope.dimensions);
@@ -182,6 +190,7 @@ int64_t read_vocabulary(const Checkpoint& checkpoint, Keys& keys) {
 }  // namespace
 
 Expected<ModelConfig> read_model_config(const Checkpoint& checkpoint) {
+  if (!checkpoint.model_status()) return fail_with(checkpoint.model_status());
   const GgufFile& file = checkpoint.metadata();
   const Expected<Family> family = find_family(file);
   if (!family) return fail_with(family);

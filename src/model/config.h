@@ -12,7 +12,7 @@ namespace octalane {
 /// Which two elements of a head one angle turns.
 enum class RopePairs : uint8_t {
   adjacent,  ///< (2i, 2i + 1): llama, whose GGUF files hold permuted q and k rows
-  halves,    ///< (i, i + dimensions / 2): qwen2, qwen3
+  halves,    ///< (i, i + dimensions / 2): qwen2, qwen3, and llama in model folders
 };
 
 enum class RopeScaling : uint8_t { none, linear, yarn };

@@ -65,7 +65,9 @@ std::vector<bool> tokens_that_eat_spaces(const GgufFile& file, const Vocabulary&
 
 }  // namespace
 
-Expected<Tokenizer> Tokenizer::load(const GgufFile& file) {
+Expected<Tokenizer> Tokenizer::load(const Checkpoint& checkpoint) {
+  if (!checkpoint.model_status()) return fail_with(checkpoint.model_status());
+  const GgufFile& file = checkpoint.metadata();
   constexpr std::string_view kModel = "tokenizer.ggml.model";
   const auto model = file.get<std::string_view>(kModel);
   if (!model) return fail_with(model);

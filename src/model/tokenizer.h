@@ -8,15 +8,15 @@
 #include <string_view>
 #include <vector>
 
+#include "checkpoint/checkpoint.h"
 #include "core/status.h"
-#include "files/gguf.h"
 
 namespace octalane {
 
 class Tokenizer {
  public:
   /// Copies what it needs; the error names the key that is missing or of an unknown kind.
-  static Expected<Tokenizer> load(const GgufFile& file);
+  static Expected<Tokenizer> load(const Checkpoint& checkpoint);
 
   struct EncodeOptions {
     bool add_special = true;     ///< begin/end tokens as the model's metadata asks

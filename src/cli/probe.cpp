@@ -18,12 +18,18 @@
 namespace octalane::cli {
 namespace {
 
+/// Formats whose kernels are measured unless others are asked for.
+std::vector<std::string> gguf_formats() {
+  std::vector<std::string> names = encodable_formats();
+  std::erase_if(names, [](const std::string& name) { return find_format(name)->ggml_type < 0; });
+  return names;
+}
+
 struct Options {
   CommonOptions common;
   int repeats = 7;
   int sample_ms = 10;
-  std::vector<std::string> formats = encodable_formats();
-  std::erase_if(formats, [](const std::string& name) { return find_format(name)->ggml_type < 0; });
+  std::vector<std::string> formats = gguf_formats();
   std::string output;
 };
 

@@ -4,7 +4,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
+#include <cmath>
 #include <cstring>
+#include <limits>
 #include <optional>
 
 #include "checkpoint/hf_names.h"
@@ -169,7 +172,7 @@ class Collector {
     return {};
   }
 
-  /// What the scales of a matrix are multiplied by. MLX keeps the largest magnitude of the matrix, 448 * 6 times that.
+  /// The largest magnitude of a matrix, as MLX keeps it, or what ModelOpt makes of it: that divided by 6 * 448.
   Expected<float> tensor_scale(std::string_view path) const {
     const SafetensorsTensor* largest = part(path, ".global_scale");
     const SafetensorsTensor& file = largest != nullptr ? *largest : *part(path, ".weight_scale_2");
@@ -178,7 +181,13 @@ class Collector {
     }
     float value = 0;
     std::memcpy(&value, file.data, sizeof value);
-    return largest != nullptr ? value / 2688.0f : value;
+    if (largest != nullptr) return value;
+    // Of the neighbours of the product the one that gives the quotient back: rounding twice may miss it by a step.
+    const float product = value * 2688.0f;
+    for (const float toward : {product, 0.0f, std::numeric_limits<float>::infinity()}) {
+      if (const float near = std::nextafter(product, toward); near / 2688.0f == value) return near;
+    }
+    return product;
   }
 
   const SafetensorsSet& files_;

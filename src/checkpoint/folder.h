@@ -14,7 +14,7 @@ namespace octalane {
 struct FolderTensors {
   std::vector<CheckpointTensor> tensors;
   std::vector<std::vector<const SafetensorsTensor*>> files;  ///< what each lies in
-  std::deque<std::vector<float>> values;  ///< what no file holds: tensor scales in the formats' units, rotary divisors
+  std::deque<std::vector<float>> values;  ///< what no file holds as it is: tensor scales, rotary divisors
 };
 
 /// Every quantized layer as one tensor under its module path, everything else under its own name, in order of name.

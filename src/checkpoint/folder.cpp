@@ -5,9 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <cmath>
 #include <cstring>
-#include <limits>
 #include <optional>
 
 #include "checkpoint/hf_names.h"
@@ -172,7 +170,7 @@ class Collector {
     return {};
   }
 
-  /// The largest magnitude of a matrix, as MLX keeps it, or what ModelOpt makes of it: that divided by 6 * 448.
+  /// The factor of a matrix's scales, as ModelOpt keeps it, or its largest magnitude, as MLX does, over 6 * 448.
   Expected<float> tensor_scale(std::string_view path) const {
     const SafetensorsTensor* largest = part(path, ".global_scale");
     const SafetensorsTensor& file = largest != nullptr ? *largest : *part(path, ".weight_scale_2");
@@ -181,13 +179,7 @@ class Collector {
     }
     float value = 0;
     std::memcpy(&value, file.data, sizeof value);
-    if (largest != nullptr) return value;
-    // Of the neighbours of the product the one that gives the quotient back: rounding twice may miss it by a step.
-    const float product = value * 2688.0f;
-    for (const float toward : {product, 0.0f, std::numeric_limits<float>::infinity()}) {
-      if (const float near = std::nextafter(product, toward); near / 2688.0f == value) return near;
-    }
-    return product;
+    return largest != nullptr ? value / 2688.0f : value;
   }
 
   const SafetensorsSet& files_;

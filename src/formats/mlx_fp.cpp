@@ -32,7 +32,7 @@ struct BlockNvFp4 {  // 4.5 bits per weight
 };
 struct BlockNvFp4Scaled {  // 4.5 bits per weight and one fp32 for the matrix
   BlockNvFp4 block;
-  uint8_t amax[4];
+  uint8_t factor[4];
 };
 static_assert(sizeof(BlockMxFp4) == 17 && sizeof(BlockMxFp8) == 33);
 static_assert(sizeof(BlockNvFp4) == 9 && sizeof(BlockNvFp4Scaled) == 13);
@@ -105,14 +105,14 @@ void planes_of_nvfp4(const std::byte* bytes, int64_t cols, const PlaneRow& out) 
   });
 }
 
-/// MLX stores the largest magnitude of the matrix, which is that of codes and scales at their largest: 6 * 448 = 2688.
+/// The factor of all scales of the matrix is its largest magnitude over that of codes times scales, 6 * 448 = 2688.
 /// Halving is exact where the scale is at least 2^-126, and so are products with the doubled levels.
 void planes_of_nvfp4_scaled(const std::byte* bytes, int64_t cols, const PlaneRow& out) {
   for_each_block<BlockNvFp4Scaled>(bytes, cols / nv_values, [&](const BlockNvFp4Scaled& block, int64_t b) {
-    float amax = 0;
-    std::memcpy(&amax, block.amax, sizeof amax);
+    float factor = 0;
+    std::memcpy(&factor, block.factor, sizeof factor);
     unpack_nibbles(block.block.nibbles, 8, out.codes + b * nv_values);
-    out.scale[b] = 0.5f * (e4m3_to_f32(block.block.scale) * (amax / 2688.0f));
+    out.scale[b] = 0.5f * (e4m3_to_f32(block.block.scale) * factor);
   });
 }
 
@@ -150,7 +150,7 @@ constexpr FormatPart mxfp8_parts[] = {{.suffix = "weight", .offset = 0, .bytes =
                                       {.suffix = "scales", .offset = 32, .bytes = 1}};
 constexpr FormatPart nvfp4_parts[] = {{.suffix = "weight", .offset = 0, .bytes = 8},
                                       {.suffix = "scales", .offset = 8, .bytes = 1},
-                                      {.suffix = "global_scale", .offset = 9, .bytes = 4, .per_matrix = true}};
+                                      {.suffix = "weight_scale_2", .offset = 9, .bytes = 4, .per_matrix = true}};
 
 constexpr CodeSpec e2m1{.map = CodeMap::table, .bits = 4, .table = kDoubledE2m1};
 

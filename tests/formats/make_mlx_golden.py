@@ -149,7 +149,7 @@ def main():
         amax = np.float32(amax)
         parts = fp_matrix(rng, "mlx-nvfp4")
         values = decode_fp(parts, "mlx-nvfp4", mx.array(amax))
-        writer.add("mlx_fp.golden", "mlx-nvfp4-scaled", (*parts, np.array([amax], "<f4")), values)
+        writer.add("mlx_fp.golden", "mlx-nvfp4-scaled", (*parts, np.array([amax / np.float32(2688)], "<f4")), values)
 
     kinds = {kind: values.astype("<f4") for kind, values in special_rows(rng).items()}
     rows = [("gauss", seed, gauss(seed)) for seed in SEEDS] + [("laplace", seed, laplace(seed)) for seed in SEEDS]

@@ -78,7 +78,7 @@ TEST_P(Folder, logits_are_those_of_mlx) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Golden, Folder, testing::Values("llama", "qwen2", "qwen3"),
-                         [](const auto& info) { return info.param; });
+                         [](const auto& each) { return each.param; });
 
 TEST(Checkpoint, lists_layers_under_their_module_paths) {
   const Checkpoint checkpoint = open("llama");

@@ -41,13 +41,24 @@ const Row* find_row(std::string_view format) {
   return nullptr;
 }
 
+/// The nearest format of smaller blocks with at least the bits of this one.
+const Format* next_smaller(const Format& format) {
+  std::string name(format.name);
+  for (const auto& [group, smaller] : {std::pair{"-g128", "-g64"}, {"-g64", "-g32"}}) {  // of affine formats
+    if (const size_t at = name.find(group); at != std::string::npos) {
+      return find_format(name.replace(at, std::string_view(group).size(), smaller));
+    }
+  }
+  const Row* row = find_row(format.name);
+  return find_format(row != nullptr ? row->fallback : "f16");
+}
+
 }  // namespace
 
 PickedFormat format_for_row(const Format& wanted, int64_t cols) {
   const Format* format = &wanted;
   while (cols % format->block != 0) {
-    const Row* row = find_row(format->name);
-    format = find_format(row != nullptr ? row->fallback : "f16");
+    format = next_smaller(*format);
   }
   if (format == &wanted) return {format, ""};
   return {format, fmt::format("{} columns is not a multiple of {}, the block of {}", cols, wanted.block, wanted.name)};

@@ -41,13 +41,13 @@ class Model::Loader {
       return nullptr;
     }
     used_.insert(tensor->name);
+    if (tensor->format == nullptr) {
+      status_ = fail("{}: weights of type {} are not supported", tensor->name, tensor->type);
+      return nullptr;
+    }
     if (!same_shape({shape.begin(), shape.size()}, tensor->shape)) {
       status_ = fail("{}: wanted {}, got {}", tensor->name, shape_text({shape.begin(), shape.size()}),
                      shape_text(tensor->shape));
-      return nullptr;
-    }
-    if (tensor->format == nullptr) {
-      status_ = fail("{}: weights of type {} are not supported", tensor->name, tensor->type);
       return nullptr;
     }
     return tensor;

@@ -99,7 +99,8 @@ TEST(Checkpoint, lists_layers_under_their_module_paths) {
 }
 
 TEST(Checkpoint, rope_scaling_of_a_folder_is_the_tensor_that_gguf_has) {
-  const CheckpointTensor* divisors = open("llama").find_role("rope_freqs.weight");
+  const Checkpoint checkpoint = open("llama");
+  const CheckpointTensor* divisors = checkpoint.find_role("rope_freqs.weight");
   ASSERT_NE(divisors, nullptr);
   EXPECT_THAT(divisors->shape, testing::ElementsAre(16));
   EXPECT_EQ(open("qwen2").find_role("rope_freqs.weight"), nullptr);

@@ -79,11 +79,23 @@ TEST(Folder, layers_may_have_formats_of_their_own) {
   fs::remove_all(mixed);
   octalane_json({"quantize", first, mixed, "--format", "mlx-affine-8-g64", "--tensor", "*.down_proj"});
   std::map<std::string, std::string> formats;
-  for (const Json& tensor : octalane_json({"inspect", mixed})["tensors"]) formats[tensor["name"]] = tensor["format"];
+  const Json view = octalane_json({"inspect", mixed});
+  for (const Json& tensor : view["tensors"]) formats[tensor["name"]] = tensor["format"];
   EXPECT_EQ(formats["model.layers.0.mlp.down_proj"], "mlx-affine-8-g64");
   EXPECT_EQ(formats["model.layers.0.mlp.up_proj"], "mlx-affine-4-g32");
   EXPECT_EQ(formats["model.norm.weight"], "f32");
   EXPECT_EQ(octalane_json({"run", "-m", mixed, "-p", "a", "-n", "2"})["tokens"], 2);
+}
+
+TEST(Folder, rows_that_do_not_fit_a_group_get_smaller_groups) {
+  const std::string out = scratch() / "groups";
+  fs::remove_all(out);
+  const Json made = octalane_json({"quantize", tiny_model("tiny-qwen2", "f16"), out, "--format", "mlx-affine-4-g128"});
+  for (const Json& row : made["tensors"]) {
+    if (row["to"] == "f32") continue;
+    EXPECT_EQ(row["to"], "mlx-affine-4-g32") << row["name"];  // 96 and 160 columns
+    EXPECT_THAT(row["why"].get<std::string>(), HasSubstr("is not a multiple of 128"));
+  }
 }
 
 TEST(Folder, random_models_can_be_made_as_folders) {

@@ -19,7 +19,7 @@ Status dump(const std::string& model_path, const std::string& tokens_path, const
   }
   Expected<Context> context = Context::create(options);
   if (!context) return fail_with(context);
-  const Expected<GgufFile> file = GgufFile::open(model_path);
+  const Expected<Checkpoint> file = Checkpoint::open(model_path);
   if (!file) return fail_with(file);
   const Expected<Model> model = Model::load(*context, *file);
   if (!model) return fail_with(model);

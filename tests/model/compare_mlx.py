@@ -1,0 +1,108 @@
+#!/usr/bin/env python3
+"""SmolLM2 in MLX's formats, run by octalane and by mlx-lm on the CPU: tokens and next-token distributions.
+
+    compare_mlx.py BUILD [-o docs/results/mlx_accuracy.json]     BUILD: build/release, with octalane, dump_logits, dump_tokens
+
+Every folder is written by `octalane quantize` and read by both. Both run their stock path on 4 windows of 500 tokens of a
+text; distances are over the whole vocabulary. Needs: mlx[cpu], mlx-lm, numpy, the model of scripts/fetch_model.sh, a text.
+"""
+
+import argparse
+import importlib.metadata
+import json
+import os
+import platform
+import subprocess
+import tempfile
+
+import mlx.core as mx
+import mlx_lm
+import numpy as np
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+MODEL = os.path.join(os.environ.get("XDG_CACHE_HOME", os.path.expanduser("~/.cache")), "octalane",
+                     "SmolLM2-135M-Instruct.Q4_1.gguf")
+TEXT = os.path.join(HERE, "..", "..", "..", "shared", "corpus", "wikitext2-test.txt")
+FORMATS = ("mlx-affine-4-g64", "mlx-affine-8-g64", "mlx-mxfp4", "mlx-mxfp8", "mlx-nvfp4")
+WINDOWS, POSITIONS, TEXT_BYTES = 4, 500, 200_000
+
+
+def git(*arguments):
+    return subprocess.run(["git", "-C", HERE, *arguments], capture_output=True, text=True).stdout.strip()
+
+
+def processor():
+    with open("/proc/cpuinfo") as file:
+        return next((line.split(":")[1].strip() for line in file if line.startswith("model name")), platform.machine())
+
+
+def log_softmax(logits):
+    logits = logits.astype(np.float64)
+    logits -= logits.max(axis=-1, keepdims=True)
+    return logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
+
+
+def compare(build, folder, text):
+    model, tokenizer = mlx_lm.load(folder)
+    with open(text, newline="") as file:
+        tokens = tokenizer.encode(file.read())
+    said = subprocess.run([os.path.join(build, "tests/model/dump_tokens"), folder, text], check=True,
+                          capture_output=True, text=True).stdout
+    same_tokens = [int(line) for line in said.split()] == tokens
+
+    work = os.path.dirname(folder)
+    windows = np.array(tokens[: WINDOWS * POSITIONS], np.float32).reshape(WINDOWS, POSITIONS)
+    tokens_path, logits_path = os.path.join(work, "tokens.npy"), os.path.join(work, "logits.npy")
+    np.save(tokens_path, windows)
+    kernels = subprocess.run([os.path.join(build, "tests/model/dump_logits"), folder, tokens_path, logits_path, "bf16"],
+                             check=True, capture_output=True, text=True).stdout
+    ours = np.load(logits_path, mmap_mode="r")
+    kld, same, loss = [], [], [[], []]
+    for window in range(WINDOWS):
+        rows = slice(window * POSITIONS, (window + 1) * POSITIONS)
+        logits = model(mx.array([tokens[rows]]))[0]
+        dtype = str(logits.dtype)
+        wanted, got = log_softmax(np.array(logits.astype(mx.float32))), log_softmax(ours[rows])
+        kld.append((np.exp(wanted) * (wanted - got)).sum(axis=-1))
+        same.append(wanted.argmax(axis=-1) == got.argmax(axis=-1))
+        targets = tokens[rows.start + 1 : rows.stop + 1]
+        for each, logs in zip(loss, (wanted, got)):
+            each.append(-logs[np.arange(len(targets)), targets])
+    kld = np.concatenate(kld)
+    perplexity = [float(np.exp(np.concatenate(each).mean())) for each in loss]
+    return {"same_tokens": same_tokens, "tokens": len(tokens), "positions": len(kld), "mlx_dtype": dtype,
+            "kld_mean": float(kld.mean()), "kld_p99": float(np.quantile(kld, 0.99)), "kld_max": float(kld.max()),
+            "top1": float(np.concatenate(same).mean()), "ppl_mlx": perplexity[0], "ppl_octalane": perplexity[1],
+            "kernels": [line.split(":")[0] for line in kernels.splitlines()]}
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("build")
+    parser.add_argument("-o", "--out")
+    parser.add_argument("--text", default=TEXT)
+    options = parser.parse_args()
+    rows = []
+    with tempfile.TemporaryDirectory() as work:
+        text = os.path.join(work, "text.txt")
+        with open(options.text, "rb") as whole, open(text, "wb") as part:
+            part.write(whole.read(TEXT_BYTES).rsplit(b"\n", 1)[0])
+        for name in FORMATS:
+            folder = os.path.join(work, name)
+            subprocess.run([os.path.join(options.build, "octalane"), "quantize", MODEL, folder, "--format", name],
+                           check=True, capture_output=True)
+            rows.append({"format": name, **compare(options.build, folder, text)})
+            print(json.dumps(rows[-1]), flush=True)
+    if options.out:
+        receipt = {"what": "octalane's stock path beside mlx-lm's on the same folders", "model": os.path.basename(MODEL),
+                   "text": {"name": os.path.basename(options.text), "bytes": TEXT_BYTES, "windows": WINDOWS,
+                            "positions": POSITIONS},
+                   "command": "tests/model/compare_mlx.py build/release -o docs/results/mlx_accuracy.json",
+                   "machine": processor(), "mlx": mx.__version__,
+                   "mlx_lm": importlib.metadata.version("mlx-lm"), "commit": git("rev-parse", "HEAD"),
+                   "clean": not git("status", "--porcelain"), "rows": rows}
+        with open(options.out, "w") as file:
+            file.write(json.dumps(receipt, indent=1) + "\n")
+
+
+main()

@@ -17,7 +17,7 @@ typedef enum octalane_status { OCTALANE_OK = 0, OCTALANE_ERROR = 1 } octalane_st
 
 /* The machine as one caller uses it: instruction sets, threads, scratch memory. */
 typedef struct octalane_context octalane_context;
-/* An open GGUF file, memory-mapped. */
+/* An open model, memory-mapped: a GGUF file, a .safetensors file or a model folder. */
 typedef struct octalane_file octalane_file;
 /* A weight matrix W[rows, cols], packed for a context's machine. */
 typedef struct octalane_weights octalane_weights;
@@ -54,6 +54,12 @@ octalane_status octalane_weights_bind_tensor(octalane_context* context, const oc
  * The data may be freed after. */
 octalane_status octalane_weights_bind(octalane_context* context, const char* format, const void* data, size_t bytes,
                                       int64_t rows, int64_t cols, octalane_weights** out);
+/* The same for a format whose weights lie in several arrays, as MLX has them in memory: its codes, scales and, where it
+ * has them, biases, each row-major, `bytes[i]` bytes at `parts[i]`. "mlx-affine-4-g64" takes bfloat16 scales and
+ * biases, "mlx-affine-4-g64-f16" and "-f32" the other types. */
+octalane_status octalane_weights_bind_parts(octalane_context* context, const char* format, const void* const* parts,
+                                            const size_t* bytes, size_t count, int64_t rows, int64_t cols,
+                                            octalane_weights** out);
 void octalane_weights_free(octalane_weights* weights);
 
 int64_t octalane_weights_rows(const octalane_weights* weights);

@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <tl/expected.hpp>
+#include <vector>
 
 #include "octalane/octalane.h"
 
@@ -49,7 +50,7 @@ class Context {
   detail::Owner<octalane_context, octalane_context_free> handle_;
 };
 
-/// An open GGUF file.
+/// An open model: a GGUF file, a .safetensors file or a model folder.
 class File {
  public:
   static Result<File> open(const std::string& path) {
@@ -80,6 +81,23 @@ class Weights {
     octalane_weights* handle = nullptr;
     if (octalane_weights_bind(context.get(), format.c_str(), blocks.data(), blocks.size(), rows, cols, &handle) !=
         OCTALANE_OK) {
+      return detail::last_failure();
+    }
+    return Weights(handle);
+  }
+
+  /// The same for a format whose weights lie in several arrays: codes, scales, biases (octalane_weights_bind_parts).
+  static Result<Weights> bind(const Context& context, const std::string& format,
+                              std::span<const std::span<const std::byte>> parts, int64_t rows, int64_t cols) {
+    std::vector<const void*> data;
+    std::vector<size_t> bytes;
+    for (const std::span<const std::byte> part : parts) {
+      data.push_back(part.data());
+      bytes.push_back(part.size());
+    }
+    octalane_weights* handle = nullptr;
+    if (octalane_weights_bind_parts(context.get(), format.c_str(), data.data(), bytes.data(), data.size(), rows, cols,
+                                    &handle) != OCTALANE_OK) {
       return detail::last_failure();
     }
     return Weights(handle);

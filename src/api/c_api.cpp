@@ -1,4 +1,5 @@
 #include <exception>
+#include <span>
 #include <string>
 
 #include "checkpoint/checkpoint.h"
@@ -73,14 +74,45 @@ Expected<Linear> bind_tensor(Context& context, const Checkpoint& file, const cha
   return Linear::bind(context, name, tensor->matrix());
 }
 
-Expected<Linear> bind_blocks(Context& context, const char* name, const void* data, size_t bytes, int64_t rows,
-                             int64_t cols) {
+/// The format of this name, which rows x cols weights can have.
+Expected<const Format*> format_for(const char* name, int64_t rows, int64_t cols) {
   const Format* format = find_format(name);
   if (format == nullptr) return fail("format {}: unknown", name);
   if (rows < 1 || cols < 1 || cols % format->block != 0) {
     return fail("{} weights: wanted at least one row of a multiple of {} columns, got {} x {}", name, format->block,
                 rows, cols);
   }
+  return format;
+}
+
+Expected<Linear> bind_parts(Context& context, const char* name, std::span<const void* const> parts, const size_t* bytes,
+                            int64_t rows, int64_t cols) {
+  const Expected<const Format*> found = format_for(name, rows, cols);
+  if (!found) return fail_with(found);
+  StoredMatrix matrix{*found, rows, cols, {}};
+  const std::span<const FormatPart> wanted = (*found)->parts;
+  if (parts.size() != wanted.size()) {
+    return fail("{} weights: wanted {} parts, got {}", name, wanted.size(), parts.size());
+  }
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const auto row_bytes = static_cast<size_t>(cols / (*found)->block) * static_cast<size_t>(wanted[i].bytes);
+    const bool enough = wanted[i].per_matrix ? bytes[i] >= static_cast<size_t>(wanted[i].bytes)
+                                             : bytes[i] / row_bytes >= static_cast<size_t>(rows);
+    if (parts[i] == nullptr || !enough) {
+      return fail("{} weights: {}: {} x {} need {} bytes{}, got {}", name, wanted[i].suffix, rows, cols,
+                  wanted[i].per_matrix ? static_cast<size_t>(wanted[i].bytes) : row_bytes,
+                  wanted[i].per_matrix ? "" : " a row", parts[i] == nullptr ? size_t{0} : bytes[i]);
+    }
+    matrix.parts[i] = static_cast<const std::byte*>(parts[i]);
+  }
+  return Linear::bind(context, name, matrix);
+}
+
+Expected<Linear> bind_blocks(Context& context, const char* name, const void* data, size_t bytes, int64_t rows,
+                             int64_t cols) {
+  const Expected<const Format*> found = format_for(name, rows, cols);
+  if (!found) return fail_with(found);
+  const Format* format = *found;
   const auto blocks = static_cast<size_t>(cols / format->block), block_bytes = static_cast<size_t>(format->block_bytes);
   if (bytes / block_bytes / blocks < static_cast<size_t>(rows)) {
     return fail("{} weights: {} x {} need {} bytes a row, got {} bytes", name, rows, cols, blocks * block_bytes, bytes);
@@ -124,6 +156,15 @@ octalane_status octalane_weights_bind(octalane_context* context, const char* for
     return failed("octalane_weights_bind: context, format or data is NULL");
   }
   return create(out, __func__, [&] { return bind_blocks(context->context, format, data, bytes, rows, cols); });
+}
+
+octalane_status octalane_weights_bind_parts(octalane_context* context, const char* format, const void* const* parts,
+                                            const size_t* bytes, size_t count, int64_t rows, int64_t cols,
+                                            octalane_weights** out) {
+  if (context == nullptr || format == nullptr || parts == nullptr || bytes == nullptr) {
+    return failed("octalane_weights_bind_parts: context, format, parts or bytes is NULL");
+  }
+  return create(out, __func__, [&] { return bind_parts(context->context, format, {parts, count}, bytes, rows, cols); });
 }
 
 void octalane_weights_free(octalane_weights* weights) { delete weights; }

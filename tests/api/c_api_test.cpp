@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cstdint>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
@@ -50,6 +51,31 @@ TEST_F(CApi, multiplies_and_leaves_what_is_not_its_own) {
   x[40] = 2, x[40 + 31] = 4;
   ASSERT_EQ(octalane_multiply(context, weights, x.data(), 2, 40, y.data(), 3), OCTALANE_OK) << octalane_last_error();
   EXPECT_EQ(y, (std::vector<float>{496, -248, -1, 124, -62, -1}));
+}
+
+// Two rows of 32 in 4-bit affine groups of 32, as MLX has them: codes low nibble first, bfloat16 scales and biases.
+TEST_F(CApi, binds_weights_that_lie_in_several_arrays) {
+  std::vector<unsigned char> codes(2 * 16);
+  for (int i = 0; i < 32; ++i) codes[i] = static_cast<unsigned char>((2 * i % 16) | (2 * i + 1) % 16 << 4);
+  const std::vector<uint16_t> scales{0x3F80, 0xBF00}, biases{0x4000, 0x0000};  // 1, -0.5 and 2, 0
+  const void* parts[] = {codes.data(), scales.data(), biases.data()};
+  const size_t bytes[] = {codes.size(), 4, 4};
+  ASSERT_EQ(octalane_weights_bind_parts(context, "mlx-affine-4-g32", parts, bytes, 3, 2, 32, &weights), OCTALANE_OK)
+      << octalane_last_error();
+  std::vector<float> x(32, 0.0f), y(2);
+  x[3] = 1, x[18] = 2;  // columns of codes 3 and 2
+  ASSERT_EQ(octalane_multiply(context, weights, x.data(), 1, 32, y.data(), 2), OCTALANE_OK);
+  EXPECT_EQ(y, (std::vector<float>{3 + 2 + 2 * (2 + 2), -0.5f * 3 - 0.5f * 2 * 2}));
+
+  octalane_weights* none = nullptr;
+  const auto error = [&](size_t count, size_t scale_bytes) {
+    const size_t sizes[] = {codes.size(), scale_bytes, 4};
+    EXPECT_EQ(octalane_weights_bind_parts(context, "mlx-affine-4-g32", parts, sizes, count, 2, 32, &none),
+              OCTALANE_ERROR);
+    return std::string(octalane_last_error());
+  };
+  EXPECT_NE(error(2, 4).find("wanted 3 parts, got 2"), std::string::npos);
+  EXPECT_NE(error(3, 3).find("scales: 2 x 32 need 2 bytes a row, got 3"), std::string::npos);
 }
 
 TEST_F(CApi, names_the_kernel) {

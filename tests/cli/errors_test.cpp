@@ -78,7 +78,7 @@ TEST(CliErrors, truncated_models_are_refused_wherever_they_end) {
 TEST(CliErrors, a_forced_lane_that_cannot_serve_says_why) {
   const std::string model = tiny_model();
   expect_error(octalane({"run", "-m", model, "-p", "a", "--lane", "f8.row"}), 1, "lane f8.row was asked for");
-  expect_error(octalane({"plan", "-m", model, "--lane", "s8.row"}), 1, "lane s8.row was asked for");
+  expect_error(octalane({"plan", "-m", model, "--lane", "f8.group"}), 1, "lane f8.group was asked for");
   expect_error(octalane({"bench", "gemm", "--format", "q4_0", "--rows", "8", "--cols", "32", "--lane", "f16"}), 1,
                "lane f16 was asked for");
   // Float weights have no integer codes.

@@ -155,10 +155,11 @@ std::vector<std::string> violations(std::string_view path, std::string_view text
     }
   }
 
-  const bool names_formats = place.room == "files" || place.room == "formats" || place.room == "cli";
+  const bool names_formats =
+      place.room == "files" || place.room == "formats" || place.room == "checkpoint" || place.room == "cli";
   std::smatch match;
   if (!names_formats && !is_public && std::regex_search(code, match, format_names())) {
-    report(match.str(), "file formats are named in files/, formats/ and cli/ only");
+    report(match.str(), "file formats are named in files/, formats/, checkpoint/ and cli/ only");
   }
   return found;
 }

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <cmath>
 #include <cstring>
-#include <optional>
 
 #include "checkpoint/hf_names.h"
 #include "files/quote.h"
@@ -23,20 +23,44 @@ struct Quantization {
   int64_t group = 0, bits = 0;
 };
 
-/// What config.json says of a layer; nothing when it says nothing that makes sense.
-std::optional<Quantization> quantization_of(const Json& config, std::string_view path) {
+/// The modes of small floats, whose groups and bits are fixed.
+struct FloatMode {
+  std::string_view name;
+  int64_t group, bits;
+  std::string_view scale_type;  ///< what safetensors may call its scale bytes beside U8
+};
+constexpr std::array<FloatMode, 3> kFloatModes{
+    {{"mxfp4", 32, 4, "F8_E8M0"}, {"mxfp8", 32, 8, "F8_E8M0"}, {"nvfp4", 16, 4, "F8_E4M3"}}};
+
+const FloatMode* find_float_mode(std::string_view name) {
+  const auto found = std::ranges::find(kFloatModes, name, &FloatMode::name);
+  return found == kFloatModes.end() ? nullptr : &*found;
+}
+
+/// What config.json says of a layer's quantization. The error is why octalane does not compute with it.
+Expected<Quantization> quantization_of(const Json& config, std::string_view path) {
   const Json* all = member(config, "quantization");
   if (all == nullptr) all = member(config, "quantization_config");
-  if (all == nullptr) return {};
+  if (all == nullptr || !all->is_object()) return fail("quantized, config.json does not say how");
+  if (member(config, "quantization") == nullptr && member(*all, "quant_method") != nullptr) {
+    return fail("quantized by {}", quote(text_of(member(*all, "quant_method")).value_or("?")));
+  }
   const Json* own = member(*all, path);
+  if (own != nullptr && !own->is_object() && *own != true) return fail("quantized, config.json says it is not");
   const Json& said = own != nullptr && own->is_object() ? *own : *all;
+  const Json* mode = member(said, "mode");
+  if (mode != nullptr && !mode->is_string()) return fail("quantized in a mode that is no text");
   Quantization out;
-  out.mode = text_of(member(said, "mode")).value_or("affine");
-  const bool fixed = out.mode == "mxfp4" || out.mode == "mxfp8" || out.mode == "nvfp4";
-  const auto group = integer_of(member(said, "group_size")), bits = integer_of(member(said, "bits"));
-  out.group = group.value_or(fixed ? (out.mode == "nvfp4" ? 16 : 32) : 0);
-  out.bits = bits.value_or(fixed ? (out.mode == "mxfp8" ? 8 : 4) : 0);
-  if (out.group < 1 || out.group > 4096 || out.bits < 1 || out.bits > 8) return {};
+  out.mode = text_of(mode).value_or("affine");
+  const FloatMode* fixed = find_float_mode(out.mode);
+  if (fixed == nullptr && out.mode != "affine") return fail("quantized in mode {}", quote(out.mode));
+  const Json *group = member(said, "group_size"), *bits = member(said, "bits");
+  out.group = integer_of(group).value_or(group == nullptr && fixed != nullptr ? fixed->group : 0);
+  out.bits = integer_of(bits).value_or(bits == nullptr && fixed != nullptr ? fixed->bits : 0);
+  const bool sound = out.group >= 1 && out.group <= 4096 && out.bits >= 1 && out.bits <= 8;
+  if (!sound || (fixed != nullptr && (out.group != fixed->group || out.bits != fixed->bits))) {
+    return fail("quantized in mode {} with groups or bits that it does not have", out.mode);
+  }
   return out;
 }
 
@@ -107,14 +131,15 @@ class Collector {
     for (const std::string_view suffix : kOtherParts) {
       if (const SafetensorsTensor* other = part(path, suffix)) files.push_back(other);
     }
-    const std::optional<Quantization> q = quantization_of(config_, path);
+    const Expected<Quantization> q = quantization_of(config_, path);
     if (!q) {
-      tensor.type = "quantized, config.json does not say how";
+      tensor.type = q.error().message;
       tensor.shape = reversed(weight->shape);
       add(std::move(tensor), std::move(files));
       return {};
     }
-    if (const Status fits = check_shapes(*q, *weight, scales, part(path, ".biases")); !fits) return fits;
+    if (const Status fits = check_shapes(*q, *weight, scales); !fits) return fits;
+    if (const Status fits = check_other_parts(*q, path, scales); !fits) return fits;
     tensor.shape = reversed(weight->shape);
     tensor.shape[0] = weight->shape.back() * 32 / q->bits;
     const bool tensor_scale = part(path, ".global_scale") != nullptr || part(path, ".weight_scale_2") != nullptr;
@@ -127,9 +152,8 @@ class Collector {
     return {};
   }
 
-  static Status check_shapes(const Quantization& q, const SafetensorsTensor& weight, const SafetensorsTensor& scales,
-                             const SafetensorsTensor* biases) {
-    if (weight.dtype != "U32" || weight.shape.size() < 2) {
+  static Status check_shapes(const Quantization& q, const SafetensorsTensor& weight, const SafetensorsTensor& scales) {
+    if (weight.dtype != "U32" || weight.shape.size() < 2 || weight.bytes == 0) {
       return fail("{}: wanted a matrix of U32, got {} {}", quote(weight.name), weight.dtype, shape_text(weight.shape));
     }
     const int64_t bits = weight.shape.back() * 32, cols = bits / q.bits;
@@ -137,21 +161,33 @@ class Collector {
       return fail("{}: {} words a row are no whole groups of {} codes of {} bits", quote(weight.name),
                   weight.shape.back(), q.group, q.bits);
     }
-    const std::string_view wanted = q.mode == "affine" ? "BF16, F16 or F32" : "U8";
-    const bool right_type = q.mode == "affine"
-                                ? scales.dtype == "BF16" || scales.dtype == "F16" || scales.dtype == "F32"
-                                : scales.dtype == "U8" || scales.dtype == "F8_E4M3" || scales.dtype == "F8_E8M0";
+    const FloatMode* floats = find_float_mode(q.mode);
+    const bool right_type = floats == nullptr ? scales.dtype == "BF16" || scales.dtype == "F16" || scales.dtype == "F32"
+                                              : scales.dtype == "U8" || scales.dtype == floats->scale_type;
     std::vector<int64_t> shape = weight.shape;
     shape.back() = cols / q.group;
-    if (!right_type || scales.shape != shape) {
-      return fail("{}: wanted {} {}, got {} {}", quote(scales.name), wanted, shape_text(shape), scales.dtype,
-                  shape_text(scales.shape));
+    if (right_type && scales.shape == shape) return {};
+    return fail("{}: wanted {} {}, got {} {}", quote(scales.name), floats == nullptr ? "BF16, F16 or F32" : "U8",
+                shape_text(shape), scales.dtype, shape_text(scales.shape));
+  }
+
+  /// Biases where a mode has them and nowhere else; at most one tensor scale, of nvfp4.
+  Status check_other_parts(const Quantization& q, std::string_view path, const SafetensorsTensor& scales) const {
+    const SafetensorsTensor* biases = part(path, ".biases");
+    const SafetensorsTensor *amax = part(path, ".global_scale"), *factor = part(path, ".weight_scale_2");
+    if (q.mode == "affine") {
+      if (biases == nullptr) return fail("{}: wanted biases beside it, got none", quote(scales.name));
+      if (biases->dtype != scales.dtype || biases->shape != scales.shape) {
+        return fail("{}: wanted {} {} as the scales, got {} {}", quote(biases->name), scales.dtype,
+                    shape_text(scales.shape), biases->dtype, shape_text(biases->shape));
+      }
+    } else if (biases != nullptr) {
+      return fail("{}: mode {} has no biases", quote(biases->name), q.mode);
     }
-    if (q.mode != "affine") return {};
-    if (biases == nullptr) return fail("{}: wanted biases beside it, got none", quote(scales.name));
-    if (biases->dtype != scales.dtype || biases->shape != scales.shape) {
-      return fail("{}: wanted {} {} as the scales, got {} {}", quote(biases->name), scales.dtype,
-                  shape_text(scales.shape), biases->dtype, shape_text(biases->shape));
+    const SafetensorsTensor* scale = amax != nullptr ? amax : factor;
+    if (scale != nullptr && q.mode != "nvfp4") return fail("{}: mode {} has no such scale", quote(scale->name), q.mode);
+    if (amax != nullptr && factor != nullptr) {
+      return fail("{}: wanted one scale of the matrix, got {} as well", quote(amax->name), quote(factor->name));
     }
     return {};
   }
@@ -179,6 +215,7 @@ class Collector {
     }
     float value = 0;
     std::memcpy(&value, file.data, sizeof value);
+    if (!std::isfinite(value)) return fail("{}: wanted a finite number, got {}", quote(file.name), value);
     return largest != nullptr ? value / 2688.0f : value;
   }
 

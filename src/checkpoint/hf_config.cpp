@@ -5,6 +5,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "checkpoint/writer.h"
 #include "files/quote.h"
 
 namespace octalane {
@@ -75,7 +76,42 @@ int64_t head_dim_of(const Json& config) {
   return heads > 0 ? integer_of(member(config, "hidden_size")).value_or(0) / heads : 0;
 }
 
+Status wrong_type(const std::string& path, std::string_view key, const char* wanted) {
+  return fail("{}: {}: wanted {}", path, key, wanted);
+}
+
+/// Keys that may be absent, or null, but not of another type: a default in their place would go unnoticed.
+Status check_types(const Json& config, const std::string& path) {
+  for (const std::string_view key :
+       {"use_sliding_window", "tie_word_embeddings", "rope_traditional", "attention_bias"}) {
+    const Json* value = member(config, key);
+    if (value != nullptr && !value->is_boolean()) return wrong_type(path, key, "true or false");
+  }
+  const Json* activation = member(config, "hidden_act");
+  if (activation != nullptr && !activation->is_string()) return wrong_type(path, "hidden_act", "a text");
+  for (const std::string_view key : {"rope_theta", "partial_rotary_factor"}) {
+    const Json* value = member(config, key);
+    if (value != nullptr && !number_of(value)) return wrong_type(path, key, "a number");
+  }
+  for (const std::string_view key : {"rope_scaling", "rope_parameters"}) {
+    const Json* value = member(config, key);
+    if (value == nullptr) continue;
+    if (!value->is_object()) return wrong_type(path, key, "an object");
+    for (const auto& [name, part] : value->items()) {
+      const bool text = name == "type" || name == "rope_type";
+      if (text ? !part.is_string() : !part.is_number() && !part.is_boolean() && !part.is_null()) {
+        return wrong_type(path, fmt::format("{}.{}", key, name), text ? "a text" : "a number");
+      }
+    }
+    const bool typed = member(*value, "type") != nullptr || member(*value, "rope_type") != nullptr;
+    if (!typed && member(*value, "factor") != nullptr)
+      return wrong_type(path, fmt::format("{}.rope_type", key), "a text");
+  }
+  return {};
+}
+
 Status check_kind(const Json& config, const std::string& path) {
+  if (const Status done = check_types(config, path); !done) return done;
   const auto activation = text_of(member(config, "hidden_act"));
   if (activation && *activation != "silu") return fail("{}: hidden_act: wanted silu, got {}", path, quote(*activation));
   if (boolean_of(member(config, "use_sliding_window")).value_or(false)) {
@@ -106,8 +142,10 @@ Status set_rope(const Json& config, const std::string& path, const std::string& 
   if (rope.type != "linear" && rope.type != "yarn") {
     return fail("{}: rope_scaling: wanted default, linear, llama3 or yarn, got {}", path, quote(rope.type));
   }
+  const double factor = rope.number("factor", 0);
+  if (!(factor > 0)) return fail("{}: rope_scaling.factor: wanted a number above 0, got {}", path, factor);
   out.set(key("scaling.type"), GgufType::string, std::string_view(rope.type));
-  out.set(key("scaling.factor"), GgufType::f32, rope.number("factor", 1));
+  out.set(key("scaling.factor"), GgufType::f32, factor);
   if (rope.type == "linear") return {};
   const double original = rope.number("original_max_position_embeddings", 0);
   if (original > 0) out.set(key("scaling.original_context_length"), GgufType::u32, static_cast<int64_t>(original));
@@ -155,6 +193,29 @@ Expected<std::vector<float>> rope_divisors(const Json& config, const std::string
     return fail("{}: rope_scaling: wanted a factor above 0 and high_freq_factor above low_freq_factor", path);
   }
   return scaling.divisors(dimensions, rope.base);
+}
+
+std::vector<std::string> keys_folders_lack(const GgufFile& metadata) {
+  // Beside what config.json says: what follows from the weights, or repeats another key.
+  constexpr std::array<std::string_view, 5> kOthers{"general.architecture", "general.file_type",
+                                                    "general.quantization_version", "general.alignment", kRopePairsKey};
+  constexpr std::array<std::string_view, 10> kTokenizer{
+      "ggml.model",        "ggml.pre",          "ggml.tokens",           "ggml.token_type",    "ggml.merges",
+      "ggml.bos_token_id", "ggml.eos_token_id", "ggml.padding_token_id", "ggml.add_bos_token", "chat_template"};
+  const std::string architecture(metadata.get_or<std::string_view>("general.architecture", "").value_or(""));
+  const auto has_place = [&](std::string_view key) {
+    if (std::ranges::find(kOthers, key) != kOthers.end()) return true;
+    const std::string_view part = key.substr(std::min(key.size(), key.find('.') + 1));
+    if (key.starts_with("tokenizer.")) return std::ranges::find(kTokenizer, part) != kTokenizer.end();
+    if (!key.starts_with(architecture + ".")) return false;
+    return part.starts_with("rope.") || part == "attention.value_length" ||
+           std::ranges::find(kFacts, part, &Fact::gguf) != kFacts.end();
+  };
+  std::vector<std::string> out;
+  for (const auto& [key, value] : metadata.metadata()) {
+    if (!has_place(key)) out.emplace_back(key);
+  }
+  return out;
 }
 
 namespace {

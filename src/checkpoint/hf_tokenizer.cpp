@@ -1,5 +1,6 @@
 #include "checkpoint/hf_tokenizer.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <vector>
 
@@ -19,12 +20,13 @@ enum Kind : int32_t {
 };  // as tokenizer.ggml.token_type has it
 
 struct Tokens {
+  int64_t limit = kMostTokens;  ///< of ids: the rows of the embedding, where they are known
   std::vector<std::string> texts;
   std::vector<int32_t> kinds;
 
   Status place(std::string_view text, std::optional<int64_t> id, int32_t kind, const std::string& path) {
-    if (!id || *id < 0 || *id >= kMostTokens) {
-      return fail("{}: token {}: wanted an id below {}", path, quote(text), kMostTokens);
+    if (!id || *id < 0 || *id >= limit) {
+      return fail("{}: token {}: wanted an id below {}", path, quote(text), limit);
     }
     const auto at = static_cast<size_t>(*id);
     if (at >= texts.size()) {
@@ -49,6 +51,7 @@ struct Tokens {
 
 Expected<Tokens> read_tokens(const Json& tokenizer, const Json& model, int64_t vocabulary, const std::string& path) {
   Tokens tokens;
+  if (vocabulary > 0) tokens.limit = std::min(vocabulary, kMostTokens);
   const Json* texts = member(model, "vocab");
   if (texts == nullptr || !texts->is_object()) return fail("{}: model.vocab: wanted an object of ids", path);
   for (const auto& [text, id] : texts->items()) {

@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/status.h"
 #include "files/gguf.h"
@@ -18,6 +19,9 @@ enum class Container : uint8_t { gguf, folder };
 
 /// True when weights of this format can lie in this container.
 bool can_hold(Container container, const Format& format);
+
+/// Keys of these metadata that no file of a model folder has a place for ("general.author", ...).
+std::vector<std::string> keys_folders_lack(const GgufFile& metadata);
 
 class CheckpointWriter {
  public:

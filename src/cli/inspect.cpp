@@ -88,7 +88,7 @@ Json document(const Context& context, const Checkpoint& checkpoint) {
   const Expected<std::string_view> architecture = file.get<std::string_view>("general.architecture");
   return {{"file", checkpoint.path()},
           {"format", checkpoint.container()},
-          {"version", file.version()},
+          {"version", checkpoint.container() == "gguf" ? Json(file.version()) : Json()},
           {"architecture", architecture ? Json(*architecture) : Json()},
           {"file_bytes", checkpoint.file_bytes()},
           {"tensor_bytes", bytes},
@@ -116,8 +116,10 @@ std::string shown_name(const Json& name) {
 }
 
 void print_people(const Json& view) {
-  fmt::print("{}: GGUF v{}, {} bytes, architecture {}\n\n", view["file"].get<std::string>(),
-             view["version"].get<uint32_t>(), view["file_bytes"].get<uint64_t>(), shown(view["architecture"]));
+  const Json& version = view["version"];
+  fmt::print("{}: {}, {} bytes, architecture {}\n\n", view["file"].get<std::string>(),
+             version.is_null() ? "safetensors" : fmt::format("GGUF v{}", version.get<uint32_t>()),
+             view["file_bytes"].get<uint64_t>(), shown(view["architecture"]));
   for (const auto& [key, value] : view["metadata"].items()) {
     fmt::print("{} = {}\n", shown_name(key), shown_value(value));
   }

@@ -176,7 +176,24 @@ Status declare_tensors(const Checkpoint& file, const std::vector<Task>& tasks, C
   return {};
 }
 
+/// Every pattern means at least one tensor: a misspelt one would leave a model other than the one asked for.
+Status check_patterns(const Options& options, const Checkpoint& file) {
+  for (const auto& [flag, patterns] : {std::pair{"--tensor", &options.only}, {"--keep", &options.keep}}) {
+    for (const std::string& pattern : *patterns) {
+      const bool used = std::ranges::any_of(
+          file.tensors(), [&](const CheckpointTensor& tensor) { return matches_any(tensor.name, {pattern}); });
+      if (!used) return fail("{}: {}: matches no tensor of {}", flag, quote(pattern), file.path());
+    }
+  }
+  return {};
+}
+
 Expected<Json> convert(const Options& options, Container container, const Checkpoint& file, int threads) {
+  if (const Format& format = *find_format(options.format); !can_hold(container, format)) {
+    return fail("--format: {} has no place in {}", format.name,
+                container == Container::gguf ? "a GGUF file" : "a model folder");
+  }
+  if (const Status patterns = check_patterns(options, file); !patterns) return fail_with(patterns);
   std::vector<Task> tasks;
   for (const CheckpointTensor& tensor : file.tensors()) {
     Expected<Task> task = make_task(options, container, file, tensor);
@@ -211,6 +228,7 @@ void print_people(const Json& result) {
                tensor["to"].get<std::string>(), fmt::format("{:.3e}", tensor["rel_error"].get<double>()),
                tensor["why"].is_null() ? "" : tensor["why"].get<std::string>()});
   }
+  for (const Json& key : result["not_kept"]) fmt::print("not kept: {}\n", quote(key.get<std::string>()));
   fmt::print("{}\n{}: {} bytes, from {} bytes, in {:.1f} s\n", table.text(), result["output"].get<std::string>(),
              result["bytes_out"].get<uint64_t>(), result["bytes_in"].get<uint64_t>(), result["seconds"].get<double>());
 }
@@ -229,14 +247,16 @@ Expected<int> quantize(const Options& options) {
   const Container container = output_container(options.out, options.container, *find_format(options.format));
   Expected<Json> tensors = convert(options, container, *file, context->threads());
   if (!tensors) return fail_with(tensors);
-  const Json result{{"input", options.in},
-                    {"output", options.out},
-                    {"format", options.format},
-                    {"bytes_in", file->file_bytes()},
-                    {"container", container == Container::gguf ? "gguf" : "safetensors"},
-                    {"bytes_out", bytes_on_disk(options.out)},
-                    {"seconds", now_seconds() - start},
-                    {"tensors", std::move(*tensors)}};
+  const Json result{
+      {"input", options.in},
+      {"output", options.out},
+      {"format", options.format},
+      {"not_kept", container == Container::folder ? Json(keys_folders_lack(file->metadata())) : Json::array()},
+      {"bytes_in", file->file_bytes()},
+      {"container", container == Container::gguf ? "gguf" : "safetensors"},
+      {"bytes_out", bytes_on_disk(options.out)},
+      {"seconds", now_seconds() - start},
+      {"tensors", std::move(*tensors)}};
   if (options.common.json) {
     print_json(result);
   } else {

@@ -29,7 +29,7 @@ Expected<ScoredText> read_scored_text(const std::string& path, const TextOptions
   const auto got = static_cast<int64_t>(out.tokens.size());
   const int64_t used = options.tokens > 0 ? std::min(got, options.tokens) : got;
   if (used < options.context) {
-    return fail("{}: wanted at least {} tokens, one window, got {}", path, options.context, used);
+    return fail("{}: wanted at least {} tokens, one window (--context), got {}", path, options.context, used);
   }
   out.tokens.resize(static_cast<size_t>(used / options.context * options.context));
   if (!adds_begin(tokenizer)) return out;

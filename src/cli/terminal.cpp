@@ -47,11 +47,13 @@ InterruptScope::InterruptScope() {
   action.sa_flags = static_cast<int>(SA_RESETHAND) | SA_RESTART;
   ::sigaction(SIGINT, &action, nullptr);
   ::sigaction(SIGTERM, &action, nullptr);
+  ::sigaction(SIGHUP, &action, nullptr);
 }
 
 InterruptScope::~InterruptScope() {
   std::signal(SIGINT, SIG_DFL);
   std::signal(SIGTERM, SIG_DFL);
+  std::signal(SIGHUP, SIG_DFL);
 }
 
 bool interrupted() { return signal_seen != 0; }

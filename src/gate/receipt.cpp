@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 
 #include "files/output_file.h"
 #include "gate/json_file.h"
@@ -132,6 +133,9 @@ std::vector<LaneGrant> grants_of(const Receipt& receipt) {
 }
 
 std::string receipt_path(std::string model) {
+  if (model == "." || model == ".." || model.ends_with("/.") || model.ends_with("/..")) {
+    model = std::filesystem::absolute(model).lexically_normal().string();
+  }
   while (model.size() > 1 && model.back() == '/') model.pop_back();
   return model + ".lanes.json";
 }

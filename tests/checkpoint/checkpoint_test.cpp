@@ -3,12 +3,16 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <array>
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "files/npy.h"
+#include "files/safetensors.h"
 #include "model/model.h"
 #include "model/tokenizer.h"
 
@@ -104,6 +108,39 @@ TEST(Checkpoint, rope_scaling_of_a_folder_is_the_tensor_that_gguf_has) {
   ASSERT_NE(divisors, nullptr);
   EXPECT_THAT(divisors->shape, testing::ElementsAre(16));
   EXPECT_EQ(open("qwen2").find_role("rope_freqs.weight"), nullptr);
+}
+
+/// Row 0 of a 1 x 16 layer in mode nvfp4 whose matrix has a scale of its own, codes 0 to 15 under an E4M3 scale of 1.5.
+std::vector<float> scaled_nvfp4(const std::string& scale_name, float scale) {
+  const std::string folder = testing::TempDir() + "/octalane_nvfp4_" + std::to_string(::getpid());
+  std::filesystem::create_directories(folder);
+  SafetensorsWriter writer = *SafetensorsWriter::create(folder);
+  const std::array<int64_t, 2> words{1, 2}, scales{1, 1};
+  EXPECT_TRUE(writer.add_tensor("a.weight", "U32", words) && writer.add_tensor("a.scales", "U8", scales) &&
+              writer.add_tensor("a." + scale_name, "F32", {}));
+  const std::array<uint8_t, 9> bytes{0x10, 0x32, 0x54, 0x76, 0x98, 0xBA, 0xDC, 0xFE, 0x3C};
+  EXPECT_TRUE(writer.write_tensor(std::as_bytes(std::span(bytes))) &&
+              writer.write_tensor(std::as_bytes(std::span(&scale, 1))) && writer.finish());
+  std::ofstream(folder + "/config.json") << R"({"quantization": {"group_size": 16, "bits": 4, "mode": "nvfp4"}})";
+  const Expected<Checkpoint> checkpoint = Checkpoint::open(folder);
+  std::filesystem::remove_all(folder);
+  EXPECT_TRUE(checkpoint) << checkpoint.error().message;
+  const CheckpointTensor& tensor = *checkpoint->find("a");
+  EXPECT_EQ(tensor.type, "mlx-nvfp4-scaled");
+  const Planes planes(tensor.format->spec, 1, 16);
+  tensor.matrix().to_planes(0, planes.row(0));
+  std::vector<float> out(16);
+  decode_row(tensor.format->spec, planes.row(0), 16, out.data());
+  return out;
+}
+
+TEST(Checkpoint, a_scale_of_the_matrix_may_be_spelt_as_mlx_or_as_modelopt_does) {
+  const std::vector<float> e2m1{0, 0.5f, 1, 1.5f, 2, 3, 4, 6, 0, -0.5f, -1, -1.5f, -2, -3, -4, -6};
+  const float amax = 0.37f, factor = amax / 2688.0f;
+  std::vector<float> wanted;
+  for (const float value : e2m1) wanted.push_back(value * (1.5f * factor));
+  EXPECT_EQ(scaled_nvfp4("global_scale", amax), wanted);
+  EXPECT_EQ(scaled_nvfp4("weight_scale_2", factor), wanted);
 }
 
 TEST(Checkpoint, a_lone_safetensors_file_uses_the_config_beside_it) {

@@ -103,6 +103,39 @@ TEST_F(DamagedFolder, quantization_must_fit_the_weights) {
   EXPECT_THAT(error(), HasSubstr("config.json does not say how"));
 }
 
+TEST_F(DamagedFolder, modes_must_be_known_and_have_their_own_groups_and_bits) {
+  const auto layer = [&](const json& said) {
+    edit("config.json", [&](json& c) { c["quantization"]["model.layers.0.self_attn.q_proj"] = said; });
+    return error();
+  };
+  EXPECT_THAT(layer({{"mode", "nvfp4-scaled"}, {"group_size", 32}, {"bits", 2}}), HasSubstr("mode \"nvfp4-scaled\""));
+  EXPECT_THAT(layer({{"mode", "mxfp8"}, {"group_size", 32}, {"bits", 4}}), HasSubstr("mode mxfp8 with groups or bits"));
+  EXPECT_THAT(layer({{"mode", "mxfp4"}, {"group_size", 32}, {"bits", 2}}), HasSubstr("mode mxfp4 with groups or bits"));
+  EXPECT_THAT(layer({{"mode", 5}, {"group_size", 32}, {"bits", 2}}), HasSubstr("mode that is no text"));
+  EXPECT_THAT(layer({{"mode", "mxfp4"}}), HasSubstr("q_proj"));  // half the columns for these words
+  EXPECT_THAT(layer(false), HasSubstr("says it is not"));
+  EXPECT_THAT(layer("x"), HasSubstr("says it is not"));
+  edit("config.json", [](json& c) { c.erase("quantization"), c["quantization_config"]["quant_method"] = "awq"; });
+  EXPECT_THAT(error(), HasSubstr("quantized by \"awq\""));
+}
+
+TEST_F(DamagedFolder, values_of_another_type_are_not_taken_for_absent_ones) {
+  for (const auto& [key, value] : {std::pair<const char*, json>{"hidden_act", 5},
+                                   {"tie_word_embeddings", "x"},
+                                   {"rope_theta", "10000"},
+                                   {"use_sliding_window", 1},
+                                   {"rope_scaling", json::array()},
+                                   {"rope_scaling", {{"rope_type", "linear"}, {"factor", "4"}}},
+                                   {"rope_scaling", {{"rope_type", "linear"}}},
+                                   {"rope_scaling", {{"rope_type", 5}, {"factor", 2}}},
+                                   {"rope_scaling", {{"factor", 4}}}}) {
+    json before;
+    edit("config.json", [&](json& c) { before = c, c[key] = value; });
+    EXPECT_THAT(error(), HasSubstr(std::string("config.json: ") + key)) << value;
+    edit("config.json", [&](json& c) { c = before; });
+  }
+}
+
 TEST_F(DamagedFolder, tokenizer_must_be_byte_level_bpe) {
   edit("tokenizer.json", [](json& t) { t["model"]["type"] = "Unigram"; });
   EXPECT_THAT(error(), HasSubstr("tokenizer.json: model: wanted byte-level BPE"));

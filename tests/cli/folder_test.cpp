@@ -32,6 +32,13 @@ TEST(Folder, runs_like_the_file_it_was_made_of) {
   }
 }
 
+TEST(Folder, says_which_keys_it_has_no_place_for) {
+  const std::string out = scratch() / "keys";
+  fs::remove_all(out);
+  const Json made = octalane_json({"quantize", tiny_model("tiny-qwen3", "f16"), out, "--format", "mlx-mxfp4"});
+  EXPECT_EQ(made["not_kept"], Json::array({"general.name"}));
+}
+
 TEST(Folder, goes_back_to_the_same_file) {
   for (const char* like : {"tiny-llama", "tiny-qwen2", "tiny-qwen3"}) {
     const std::string file = tiny_model(like, "f32"), back = scratch() / "back.gguf";
@@ -116,6 +123,10 @@ TEST(Folder, what_a_container_cannot_hold_is_an_error_before_anything_is_written
               HasSubstr("q4_0 has no place in a model folder"));
   EXPECT_THAT(error({"quantize", file, folder + ".gguf", "--format", "mlx-affine-4-g64"}),
               HasSubstr("mlx-affine-4-g64 has no place in a GGUF file"));
+  EXPECT_THAT(error({"quantize", file, folder, "--format", "mlx-mxfp4", "--container", "gguf"}),
+              HasSubstr("--format: mlx-mxfp4 has no place in a GGUF file"));
+  EXPECT_THAT(error({"quantize", file, folder, "--format", "mlx-mxfp4", "--keep", "nope*"}),
+              HasSubstr("--keep: \"nope*\": matches no tensor"));
   EXPECT_THAT(
       error({"quantize", tiny_model("tiny-llama", "q8_0"), folder, "--format", "mlx-mxfp4", "--keep", "output*"}),
       HasSubstr("output.weight"));

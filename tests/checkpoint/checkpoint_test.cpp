@@ -119,7 +119,8 @@ std::vector<float> scaled_nvfp4(const std::string& scale_name, float scale) {
   EXPECT_TRUE(writer.add_tensor("a.weight", "U32", words) && writer.add_tensor("a.scales", "U8", scales) &&
               writer.add_tensor("a." + scale_name, "F32", {}));
   const std::array<uint8_t, 9> bytes{0x10, 0x32, 0x54, 0x76, 0x98, 0xBA, 0xDC, 0xFE, 0x3C};
-  EXPECT_TRUE(writer.write_tensor(std::as_bytes(std::span(bytes))) &&
+  EXPECT_TRUE(writer.write_tensor(std::as_bytes(std::span(bytes).first(8))) &&
+              writer.write_tensor(std::as_bytes(std::span(bytes).last(1))) &&
               writer.write_tensor(std::as_bytes(std::span(&scale, 1))) && writer.finish());
   std::ofstream(folder + "/config.json") << R"({"quantization": {"group_size": 16, "bits": 4, "mode": "nvfp4"}})";
   const Expected<Checkpoint> checkpoint = Checkpoint::open(folder);

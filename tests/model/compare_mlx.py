@@ -12,7 +12,6 @@ import argparse
 import importlib.metadata
 import json
 import os
-import platform
 import subprocess
 import tempfile
 
@@ -28,13 +27,11 @@ FORMATS = ("mlx-affine-4-g64", "mlx-affine-8-g64", "mlx-mxfp4", "mlx-mxfp8", "ml
 POSITIONS, TEXT_BYTES = 200, 200_000
 
 
-def git(*arguments):
-    return subprocess.run(["git", "-C", HERE, *arguments], capture_output=True, text=True).stdout.strip()
-
-
-def processor():
-    with open("/proc/cpuinfo") as file:
-        return next((line.split(":")[1].strip() for line in file if line.startswith("model name")), platform.machine())
+def machine(build):
+    """What the tool says of the machine and of the commit that it was built of."""
+    said = subprocess.run([os.path.join(build, "octalane"), "bench", "gemm", "--format", "q4_0", "--rows", "16", "--cols",
+                           "32", "--tokens", "1", "--json"], check=True, capture_output=True, text=True).stdout
+    return json.loads(said)["machine"]
 
 
 def log_softmax(logits):
@@ -93,9 +90,8 @@ def main():
         receipt = {"what": "octalane's stock path beside mlx-lm's on the same folders", "model": os.path.basename(MODEL),
                    "text": {"name": os.path.basename(options.text), "bytes": TEXT_BYTES},
                    "command": "tests/model/compare_mlx.py build/release -o docs/results/mlx_accuracy.json",
-                   "machine": processor(), "mlx": mx.__version__,
-                   "mlx_lm": importlib.metadata.version("mlx-lm"), "commit": git("rev-parse", "HEAD"),
-                   "clean": not git("status", "--porcelain"), "rows": rows}
+                   "machine": machine(options.build), "mlx": mx.__version__,
+                   "mlx_lm": importlib.metadata.version("mlx-lm"), "rows": rows}
         with open(options.out, "w") as file:
             file.write(json.dumps(receipt, indent=1) + "\n")
 

@@ -1,4 +1,4 @@
-// Folders that mlx-lm wrote, against what mlx and the tokenizers library say of them (make_golden.py).
+// Folders that mlx-lm wrote, against what mlx and the tokenizers library say of them (record_folders.py).
 #include "checkpoint/checkpoint.h"
 
 #include <gmock/gmock.h>

@@ -120,18 +120,19 @@ TEST_F(DamagedFolder, modes_must_be_known_and_have_their_own_groups_and_bits) {
 }
 
 TEST_F(DamagedFolder, values_of_another_type_are_not_taken_for_absent_ones) {
-  for (const auto& [key, value] : {std::pair<const char*, json>{"hidden_act", 5},
-                                   {"tie_word_embeddings", "x"},
-                                   {"rope_theta", "10000"},
-                                   {"use_sliding_window", 1},
-                                   {"rope_scaling", json::array()},
-                                   {"rope_scaling", {{"rope_type", "linear"}, {"factor", "4"}}},
-                                   {"rope_scaling", {{"rope_type", "linear"}}},
-                                   {"rope_scaling", {{"rope_type", 5}, {"factor", 2}}},
-                                   {"rope_scaling", {{"factor", 4}}}}) {
+  const std::vector<std::pair<std::string, json>> wrong{{"hidden_act", 5},
+                                                        {"tie_word_embeddings", "x"},
+                                                        {"rope_theta", "10000"},
+                                                        {"use_sliding_window", 1},
+                                                        {"rope_scaling", json::array()},
+                                                        {"rope_scaling", {{"rope_type", "linear"}, {"factor", "4"}}},
+                                                        {"rope_scaling", {{"rope_type", "linear"}}},
+                                                        {"rope_scaling", {{"rope_type", 5}, {"factor", 2}}},
+                                                        {"rope_scaling", {{"factor", 4}}}};
+  for (const auto& each : wrong) {
     json before;
-    edit("config.json", [&](json& c) { before = c, c[key] = value; });
-    EXPECT_THAT(error(), HasSubstr(std::string("config.json: ") + key)) << value;
+    edit("config.json", [&](json& c) { before = c, c[each.first] = each.second; });
+    EXPECT_THAT(error(), HasSubstr("config.json: " + each.first)) << each.second;
     edit("config.json", [&](json& c) { c = before; });
   }
 }

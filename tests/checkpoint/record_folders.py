@@ -1,6 +1,6 @@
 """Makes the model folders under golden/: what mlx-lm writes for tiny models, and what mlx computes with them.
 
-Run with mlx[cpu], mlx-lm and tokenizers: python make_golden.py. Every folder mixes quantization modes, one per layer, and
+Run by hand with mlx[cpu], mlx-lm and tokenizers: python record_folders.py. Every folder mixes quantization modes, one per layer, and
 comes with tokens.json (texts and their tokens by the tokenizers library) and logits.npy: fp32 logits of every position
 of the first text, from weights that mlx dequantized to fp32.
 """

@@ -12,6 +12,7 @@ import json
 import os
 import statistics
 import subprocess
+import sys
 import tempfile
 
 SLOW = ("f8.group", "f8.row")
@@ -45,13 +46,13 @@ def speeds(options, model, lanes):
 
 def measure(options, name, model, work):
     fast = judge(options, model, work, FAST, options.tokens, 512)
-    slow = judge(options, model, work, SLOW, options.slow_tokens, 256)
+    slow = judge(options, model, work, SLOW, options.slow_tokens, min(options.slow_tokens, 256))
     row = {"model": name, "gate": fast, "gate_slow": slow}
     served = [lane["staged"] for lane in fast["lanes"] if lane["verdict"] != "not served"]
     failed = [lane["staged"] for lane in fast["lanes"] if lane["verdict"] == "fail"]
     if failed:  # the fastest lane that did not pass: what keeping some tensors stock recovers
-        row["mixed"] = judge(options, model, work, [failed[-1]], options.tokens, 512, "--mixed", failed[-1], "--by",
-                             "block")["mixed"]
+        row["mixed"] = judge(options, model, work, [failed[-1]], options.mixed_tokens, 512, "--mixed", failed[-1],
+                             "--by", "block")["mixed"]
     row["prefill_tokens_per_second"] = speeds(options, model, ["bf16", *served])
     return row
 
@@ -90,6 +91,7 @@ def main():
     parser.add_argument("--formats", default="mlx-affine-4-g64,mlx-mxfp4,mlx-mxfp8")
     parser.add_argument("--tokens", type=int, default=4096)
     parser.add_argument("--slow-tokens", type=int, default=512)
+    parser.add_argument("--mixed-tokens", type=int, default=1024, help="each block of the model is judged alone on these")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--out", required=True)
     options = parser.parse_args()
@@ -105,7 +107,7 @@ def main():
     names = [os.path.basename(text) for text in options.text]
     machine = tool(options, "bench", "gemm", "--format", "q4_0", "--rows", "16", "--cols", "32", "--tokens", "1")["machine"]
     report = {"what": "lossy lanes on a model", "texts": names, "machine": machine,
-              "command": "bench/lanes.py build/release/octalane MODEL --text FILE ... --out NAME", "rows": rows}
+              "command": " ".join(["bench/lanes.py", *sys.argv[1:]]), "rows": rows}
     with open(options.out + ".json", "w") as file:
         file.write(json.dumps(report, indent=1) + "\n")
     with open(options.out + ".md", "w") as file:

@@ -17,6 +17,7 @@ rounded to the type of the scales, as MLX takes that from its input.
 """
 import importlib.metadata
 import json
+import math
 from pathlib import Path
 
 import mlx.core as mx
@@ -116,7 +117,9 @@ def special_rows(rng):
 
 
 def rms(x):
-    return float(np.sqrt(np.mean(x.astype(np.float64) ** 2)))
+    """Rounded once, whatever the processor adds first."""
+    values = np.asarray(x, np.float64).ravel()
+    return math.sqrt(math.fsum(values * values) / max(1, len(values)))
 
 
 def affine_error(x, bits, group, suffix):

@@ -104,7 +104,7 @@ TEST(Ppl, a_lossy_lane_is_compared_position_by_position) {
 
 TEST(Ppl, texts_shorter_than_a_window_are_refused) {
   expect_error(octalane({"ppl", "-m", tiny_model(), "-f", text_file()}), 1,
-               "wanted at least 512 tokens, one window, got 200");
+               "wanted at least 512 tokens, one window (--context), got 200");
   expect_error(octalane({"ppl", "-m", tiny_model(), "-f", "/no/such/text"}), 1, "/no/such/text");
 }
 

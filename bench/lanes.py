@@ -44,13 +44,13 @@ def speeds(options, model, lanes):
     return samples
 
 
-def measure(options, name, model, work):
+def measure(options, name, model, work, mixed):
     fast = judge(options, model, work, FAST, options.tokens, 512)
     slow = judge(options, model, work, SLOW, options.slow_tokens, min(options.slow_tokens, 256))
     row = {"model": name, "gate": fast, "gate_slow": slow}
     served = [lane["staged"] for lane in fast["lanes"] if lane["verdict"] != "not served"]
     failed = [lane["staged"] for lane in fast["lanes"] if lane["verdict"] == "fail"]
-    if failed:  # the fastest lane that did not pass: what keeping some tensors stock recovers
+    if failed and mixed:  # the fastest lane that did not pass: what keeping some tensors stock recovers
         row["mixed"] = judge(options, model, work, [failed[-1]], options.mixed_tokens, 512, "--mixed", failed[-1],
                              "--by", "block")["mixed"]
     row["prefill_tokens_per_second"] = speeds(options, model, ["bf16", *served])
@@ -83,6 +83,15 @@ def table(report):
     return "\n".join(lines) + "\n"
 
 
+def write(options, machine, rows):
+    report = {"what": "lossy lanes on a model", "texts": [os.path.basename(text) for text in options.text],
+              "machine": machine, "command": " ".join(["bench/lanes.py", *sys.argv[1:]]), "rows": rows}
+    with open(options.out + ".json", "w") as file:
+        file.write(json.dumps(report, indent=1) + "\n")
+    with open(options.out + ".md", "w") as file:
+        file.write(table(report))
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("tool")
@@ -91,27 +100,21 @@ def main():
     parser.add_argument("--formats", default="mlx-affine-4-g64,mlx-mxfp4,mlx-mxfp8")
     parser.add_argument("--tokens", type=int, default=4096)
     parser.add_argument("--slow-tokens", type=int, default=512)
-    parser.add_argument("--mixed-tokens", type=int, default=1024, help="each block of the model is judged alone on these")
+    parser.add_argument("--mixed-tokens", type=int, default=1024, help="of MODEL itself: each of its blocks is judged alone on these")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--out", required=True)
     options = parser.parse_args()
     rows = []
+    machine = tool(options, "bench", "gemm", "--format", "q4_0", "--rows", "16", "--cols", "32", "--tokens", "1")["machine"]
     with tempfile.TemporaryDirectory() as work:
         for name in [os.path.basename(options.model), *filter(None, options.formats.split(","))]:
             model = options.model
             if name != os.path.basename(model):
                 model = os.path.join(work, name)
                 tool(options, "quantize", options.model, model, "--format", name)
-            rows.append(measure(options, name, model, work))
+            rows.append(measure(options, name, model, work, mixed=model == options.model))
+            write(options, machine, rows)
             print(name, "done", flush=True)
-    names = [os.path.basename(text) for text in options.text]
-    machine = tool(options, "bench", "gemm", "--format", "q4_0", "--rows", "16", "--cols", "32", "--tokens", "1")["machine"]
-    report = {"what": "lossy lanes on a model", "texts": names, "machine": machine,
-              "command": " ".join(["bench/lanes.py", *sys.argv[1:]]), "rows": rows}
-    with open(options.out + ".json", "w") as file:
-        file.write(json.dumps(report, indent=1) + "\n")
-    with open(options.out + ".md", "w") as file:
-        file.write(table(report))
 
 
 main()

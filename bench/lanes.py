@@ -32,12 +32,16 @@ def judge(options, model, work, lanes, tokens, context, *more):
                 "--tokens", str(tokens), "--context", str(context), *more)
 
 
-def speeds(options, model, lanes):
-    """Tokens/s of prefilling 512 tokens, lanes in turn."""
-    samples = {lane: [] for lane in lanes}
+def speeds(options, model, work, lanes):
+    """Tokens/s of prefilling 512 tokens, lanes in turn; tensors that a lane cannot serve run stock, as in the gate."""
+    samples = {name: [] for name in lanes}
+    plan = os.path.join(work, "lanes.json")
     for _ in range(options.rounds):
-        for lane in lanes:
-            made = tool(options, "bench", "model", "-m", model, "--lane", lane, "--prompt", "512", "--generate", "1",
+        for lane, stock in lanes.items():
+            rules = [{"tensors": "*", "lane": lane}, *({"tensors": name, "lane": "bf16"} for name in stock)]
+            with open(plan, "w") as file:
+                json.dump({"lanes": rules}, file)
+            made = tool(options, "bench", "model", "-m", model, "--lanes", plan, "--prompt", "512", "--generate", "1",
                         "--repeats", "1", "--receipt", "none")
             row = next(row for row in made["rows"] if "512" in row["test"])
             samples[lane].append(row["tokens_per_second"]["median"])
@@ -48,12 +52,13 @@ def measure(options, name, model, work, mixed):
     fast = judge(options, model, work, FAST, options.tokens, 512)
     slow = judge(options, model, work, SLOW, options.slow_tokens, min(options.slow_tokens, 256))
     row = {"model": name, "gate": fast, "gate_slow": slow}
-    served = [lane["staged"] for lane in fast["lanes"] if lane["verdict"] != "not served"]
+    served = {lane["staged"]: [kept["tensor"] if isinstance(kept, dict) else kept for kept in lane["stock"]]
+              for lane in fast["lanes"] if lane["verdict"] != "not served"}
     failed = [lane["staged"] for lane in fast["lanes"] if lane["verdict"] == "fail"]
-    if failed and mixed:  # the fastest lane that did not pass: what keeping some tensors stock recovers
+    if failed and mixed and options.mixed_tokens > 0:  # the fastest lane that did not pass: what keeping some tensors stock recovers
         row["mixed"] = judge(options, model, work, [failed[-1]], options.mixed_tokens, 512, "--mixed", failed[-1],
                              "--by", "block")["mixed"]
-    row["prefill_tokens_per_second"] = speeds(options, model, ["bf16", *served])
+    row["prefill_tokens_per_second"] = speeds(options, model, work, {"bf16": [], **served})
     return row
 
 
@@ -100,7 +105,7 @@ def main():
     parser.add_argument("--formats", default="mlx-affine-4-g64,mlx-mxfp4,mlx-mxfp8")
     parser.add_argument("--tokens", type=int, default=4096)
     parser.add_argument("--slow-tokens", type=int, default=512)
-    parser.add_argument("--mixed-tokens", type=int, default=1024, help="of MODEL itself: each of its blocks is judged alone on these")
+    parser.add_argument("--mixed-tokens", type=int, default=1024, help="of MODEL itself: each of its blocks is judged alone on these; 0: not")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--out", required=True)
     options = parser.parse_args()

@@ -40,6 +40,16 @@ void Progress::clear() {
   shown_ = false;
 }
 
+namespace {
+
+/// Under nohup a lost terminal must not end the work.
+bool ignored(int signal) {
+  struct sigaction now = {};
+  return ::sigaction(signal, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;
+}
+
+}  // namespace
+
 InterruptScope::InterruptScope() {
   signal_seen = 0;
   struct sigaction action = {};
@@ -47,13 +57,13 @@ InterruptScope::InterruptScope() {
   action.sa_flags = static_cast<int>(SA_RESETHAND) | SA_RESTART;
   ::sigaction(SIGINT, &action, nullptr);
   ::sigaction(SIGTERM, &action, nullptr);
-  ::sigaction(SIGHUP, &action, nullptr);
+  if (!ignored(SIGHUP)) ::sigaction(SIGHUP, &action, nullptr);
 }
 
 InterruptScope::~InterruptScope() {
   std::signal(SIGINT, SIG_DFL);
   std::signal(SIGTERM, SIG_DFL);
-  std::signal(SIGHUP, SIG_DFL);
+  if (!ignored(SIGHUP)) std::signal(SIGHUP, SIG_DFL);
 }
 
 bool interrupted() { return signal_seen != 0; }

@@ -21,8 +21,8 @@ class Progress {
   bool shown_ = false;
 };
 
-/// While it lives, the first SIGINT or SIGTERM only sets a flag, so that work can end at a clean point; a second one
-/// ends the process.
+/// While it lives, the first SIGINT, SIGTERM or SIGHUP (unless that is ignored) only sets a flag, so that work can end
+/// at a clean point; a second one ends the process.
 class InterruptScope {
  public:
   InterruptScope();

@@ -9,8 +9,6 @@
 namespace octalane {
 
 /// Codes are always of 8 bits: 256 codewords in a codebook.
-inline constexpr int64_t kCodewords = 256;
-
 struct AdditiveShape {
   int books = 2;   ///< m: 1 or 2
   int vector = 8;  ///< v: 4 or 8 columns of a codeword
@@ -20,7 +18,7 @@ struct AdditiveShape {
   constexpr int64_t vectors(int64_t cols) const { return cols / vector; }
   /// Scales of a row; the last group may be shorter.
   constexpr int64_t groups(int64_t cols) const { return group == 0 ? 1 : (cols + group - 1) / group; }
-  constexpr int64_t codebook_values() const { return books * kCodewords * vector; }
+  constexpr int64_t codebook_values() const { return int64_t{256} * books * vector; }
   friend constexpr bool operator==(const AdditiveShape&, const AdditiveShape&) = default;
 };
 

@@ -8,11 +8,13 @@
 // a plane of width w is w vectors of order.rows * 4 bytes; vector v, bit field f (of w bits, from the low end) holds
 // the column quad q = f * w + v, and its byte 4 * row + j belongs to column 4 * q + j of those 32. So one shift and one
 // mask per quad yield [row][4] bytes: the operand order of AVX2 maddubs, VNNI and AMX alike.
-// Float elements lie as [column][row] of their own width.
+// Float elements lie as [column][row] of their own width. Codes of codebooks: [vector of columns][row][book], in blocks
+// of 32 columns like all others.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "core/code_spec.h"
 #include "core/inline.h"
@@ -58,7 +60,7 @@ constexpr RecordLayout record_layout(const WeightSpec& spec, TileOrder order) {
     return r;
   }
   r.cols = s.nested() ? s.super : (s.group > kBlockCols ? s.group : kBlockCols);
-  r.block_bytes = kBlockCols * order.rows * spec.code.bits / 8;
+  r.block_bytes = static_cast<int>(spec.code.code_bytes(kBlockCols)) * order.rows;
   r.groups = r.cols / s.group;
   const int scales = (s.nested() ? 1 : r.groups) * order.rows * bytes_of(s.type);
   const int subs = s.nested() ? r.groups * order.rows : 0;
@@ -70,6 +72,15 @@ constexpr RecordLayout record_layout(const WeightSpec& spec, TileOrder order) {
   return r;
 }
 
+/// Codebooks of a matrix: as they are, and as the int8 lane has them.
+struct CodebooksView {
+  const float* values = nullptr;  ///< [books][kCodewords][vector]
+  /// The same as fixed[] = the low 16 bits of rne(value * 128 / unit), so that an int8 level is
+  /// (sum of fixed + 64) >> 7, in 16-bit arithmetic that wraps; unit = largest |sum of codewords| / 127.
+  const int16_t* fixed = nullptr;
+  float unit = 0;
+};
+
 /// What a kernel sees of packed weights. A different type from anything plain: it cannot be mistaken.
 struct PackedView {
   WeightSpec spec;
@@ -80,10 +91,13 @@ struct PackedView {
   int64_t tiles = 0;    ///< ceil(N / order.rows)
   int64_t records = 0;  ///< ceil(K / record.cols), per tile
   const std::byte* data = nullptr;
+  CodebooksView codebooks;  ///< of a spec that has them
 
   OCTALANE_INLINE const std::byte* at(int64_t tile, int64_t r) const {
     return data + (tile * records + r) * record.bytes;
   }
+  /// The codebooks' values; none for other specs.
+  std::span<const float> codebook_values() const { return {codebooks.values, spec.code.codebook_values()}; }
   /// K rounded up to whole records: the width that activations are padded to, with zeros.
   OCTALANE_INLINE int64_t padded_cols() const { return records * record.cols; }
 };

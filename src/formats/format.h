@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "core/planes.h"
 
@@ -56,6 +57,8 @@ struct StoredMatrix {
   void read_row(int64_t row, std::byte* out) const;
   /// Planes of one row.
   void to_planes(int64_t row, const PlaneRow& out) const;
+  /// The codebooks of the matrix, fp32 [books][kCodewords][vector]; empty for formats without any.
+  std::vector<float> codebooks() const;
 };
 
 /// The inverse of read_row for formats of several parts: takes the blocks of a row apart. parts[i] is where the bytes

@@ -42,6 +42,8 @@ void StoredMatrix::to_planes(int64_t row, const PlaneRow& out) const {
   format->to_planes(blocks.data(), cols, out);
 }
 
+std::vector<float> StoredMatrix::codebooks() const { return {}; }
+
 void split_row(const Format& format, const std::byte* blocks, int64_t cols, std::span<std::byte* const> parts) {
   for_each_piece(format, cols, [&](size_t p, int64_t from, int64_t to) {
     std::memcpy(parts[p] + to, blocks + from, static_cast<size_t>(format.parts[p].bytes));

@@ -22,6 +22,11 @@ std::string why_not_codes(const CodeSpec& code) {
   if (code.map == CodeMap::e4m3) {
     return code.bits == 8 ? std::string{} : fmt::format("E4M3 codes of {} bits, wanted 8", code.bits);
   }
+  if (code.is_codebook()) {
+    if (code.bits == 8 && (code.books == 1 || code.books == 2) && (code.vector == 4 || code.vector == 8)) return {};
+    return fmt::format("{} codebooks of {} values and codes of {} bits, wanted 1 or 2, 4 or 8, and 8", code.books,
+                       code.vector, code.bits);
+  }
   for (const int bits : {2, 3, 4, 5, 6, 8}) {
     if (code.bits == bits) return {};
   }
@@ -65,7 +70,10 @@ std::string why_not_staged(const Problem& problem) {
   const WeightSpec& spec = problem.weights;
   std::string why = why_not_codes(spec.code);
   if (!why.empty()) return why;
-  if (!spec.code.has_integer_levels() && info(problem.staged).lane == Lane::s8) {
+  if (spec.code.is_codebook() && problem.staged != StagedType::s8_group && !info(problem.staged).stock) {
+    return "codebooks: the int8 lane has one unit for all of them, use s8.group";
+  }
+  if (!spec.code.has_integer_levels() && !spec.code.is_codebook() && info(problem.staged).lane == Lane::s8) {
     return "weights are floats: there are no integer codes to multiply";
   }
   if (info(problem.staged).lane == Lane::f8) why = why_not_e4m3(spec, problem.staged);
@@ -78,9 +86,23 @@ std::string why_not_staged(const Problem& problem) {
   if (restaged(problem.staged) && spec.code.map == CodeMap::offset && spec.code.bits == 8) {
     return "codes of 8 bits: re-encoding them would lose more than they do, use s8.group";
   }
+  if (spec.code.is_codebook()) {
+    if (spec.scale.nested() || spec.scale.has_bias || spec.scale.group < kBlockCols) {
+      return "codebooks under scales that are nested, biased or for fewer than 32 columns";
+    }
+    return problem.cols % kBlockCols == 0
+               ? ""
+               : fmt::format("{} columns, wanted a multiple of {}", problem.cols, kBlockCols);
+  }
   const int unit = spec.scale.nested() ? spec.scale.super : spec.scale.group;
   if (problem.cols % unit != 0) return fmt::format("{} columns, wanted a multiple of {}", problem.cols, unit);
   return {};
+}
+
+std::string why_not_plain(const Problem& problem) {
+  std::string why = why_not_staged(problem);
+  if (!why.empty() || !problem.weights.code.is_codebook()) return why;
+  return "codebooks: this kernel multiplies codes of single weights";
 }
 
 ActivationGroups no_groups(const WeightSpec&) { return {}; }

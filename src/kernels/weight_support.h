@@ -12,6 +12,8 @@ namespace octalane {
 /// s8.nested needs nested scales; re-encoded types refuse integer codes of 8 bits (it would cost more than such formats
 /// lose). The f8 lanes take E4M3 codes and tables of levels that E4M3 holds, without bias; f8.row scales of type E8M0.
 std::string why_not_staged(const Problem& problem);
+/// The same for kernels that do not know codebooks.
+std::string why_not_plain(const Problem& problem);
 
 /// The activation groups of bf16: none.
 ActivationGroups no_groups(const WeightSpec& spec);

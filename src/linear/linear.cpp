@@ -24,9 +24,9 @@ Expected<Linear> Linear::bind(Context& context, std::string name, const StoredMa
       plan_binding(context, linear.name_, format.spec, rows, cols, context.lanes_of(linear.name_));
   if (!binding) return fail_with(binding);
   linear.binding_ = *binding;
-  linear.packed_ = std::make_shared<const PackedWeights>(
-      PackedWeights::pack(format.spec, binding->order, rows, cols, context.threads(),
-                          [&](int64_t row, const PlaneRow& out) { weights.to_planes(row, out); }));
+  linear.packed_ = std::make_shared<const PackedWeights>(PackedWeights::pack(
+      format.spec, binding->order, rows, cols, context.threads(),
+      [&](int64_t row, const PlaneRow& out) { weights.to_planes(row, out); }, weights.codebooks()));
   linear.encode_again(context);
   return linear.or_in_another_lane(context);
 }
@@ -38,9 +38,9 @@ Expected<Linear> Linear::with_lanes(Context& context, const LaneSelection& lanes
   other.binding_ = *binding;
   const bool same_order = binding->order == binding_.order;
   if (!same_order) {
-    other.packed_ = std::make_shared<const PackedWeights>(
-        PackedWeights::pack(weights().spec, binding->order, rows(), cols(), context.threads(),
-                            [&](int64_t row, const PlaneRow& out) { unpack_row(weights(), row, out); }));
+    other.packed_ = std::make_shared<const PackedWeights>(PackedWeights::pack(
+        weights().spec, binding->order, rows(), cols(), context.threads(),
+        [&](int64_t row, const PlaneRow& out) { unpack_row(weights(), row, out); }, weights().codebook_values()));
   }
   if (!same_order || binding->restaged != binding_.restaged) other.encode_again(context);
   other.fallback_.clear();
@@ -154,7 +154,7 @@ Status Linear::multiply(Context& context, std::span<const Linear* const> weights
 }
 
 void Linear::decode_row(int64_t row, float* out) const {
-  const Planes planes(weights().spec, 1, cols());
+  const Planes planes(weights().spec, 1, cols(), weights().codebooks.values);
   unpack_row(weights(), row, planes.row(0));
   octalane::decode_row(weights().spec, planes.row(0), cols(), out);
 }

@@ -3,12 +3,27 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/codebook.h"
 #include "core/half.h"
 #include "core/parallel.h"
 #include "core/restage.h"
 
 namespace octalane {
 namespace {
+
+/// A row of codebook weights as the int8 lane has it (core/codebook.h).
+void codebook_row(const PackedView& w, const PlaneRow& row, std::vector<double>& out) {
+  const CodeSpec& code = w.spec.code;
+  for (int64_t c = 0; c < w.cols; ++c) {
+    int fixed = 0;
+    for (int b = 0; b < code.books; ++b) {
+      fixed +=
+          w.codebooks
+              .fixed[(b * kCodewords + row.codes[c / code.vector * code.books + b]) * code.vector + c % code.vector];
+    }
+    out[static_cast<size_t>(c)] = double{row.scale[c / w.spec.scale.group] * w.codebooks.unit} * codebook_level(fixed);
+  }
+}
 
 /// Row n of W as the lane sees it, in fp64: rounded to bf16, re-encoded, or level x fp32 scale + fp32 bias.
 void staged_weight_row(const Linear& linear, StagedType staged, int64_t row, std::vector<double>& out) {
@@ -21,9 +36,10 @@ void staged_weight_row(const Linear& linear, StagedType staged, int64_t row, std
   }
   if (restaged(staged)) return restaged_row(linear.weights(), *linear.restaged(), row, out.data());
   const WeightSpec& spec = linear.weights().spec;
-  const Planes planes(spec, 1, cols);
+  const Planes planes(spec, 1, cols, linear.weights().codebooks.values);
   const PlaneRow p = planes.row(0);
   unpack_row(linear.weights(), row, p);
+  if (spec.code.is_codebook()) return codebook_row(linear.weights(), p, out);
   for (int64_t c = 0; c < cols; ++c) {
     const int64_t group = c / spec.scale.group;
     const int64_t at = spec.scale.nested() ? c / spec.scale.super : group;

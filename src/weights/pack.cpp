@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstring>
 
+#include "core/codebook.h"
 #include "core/half.h"
 #include "core/parallel.h"
 
@@ -123,6 +124,17 @@ void move_row(const PackedView& view, std::byte* tile, int row, const PlaneRow& 
   }
 }
 
+/// Codes of codebooks: visit(byte offset in the block, index in the row's plane) for `count` columns from `column` on.
+template <class Visit>
+void for_each_code(const PackedView& view, int64_t column, int count, int row, Visit visit) {
+  const int books = view.spec.code.books, vector = view.spec.code.vector;
+  for (int j = 0; j < count / vector; ++j) {
+    for (int b = 0; b < books; ++b) {
+      visit((j * view.order.rows + row) * books + b, (column / vector + j) * books + b);
+    }
+  }
+}
+
 struct Packer {
   static void block(const PackedView& view, std::byte* block, int row, const PlaneRow& from, int64_t column,
                     int count) {
@@ -133,6 +145,10 @@ struct Packer {
         std::memcpy(block + (c * rows + row) * width, from.elements + (column + c) * width, static_cast<size_t>(width));
       }
       return;
+    }
+    if (view.spec.code.is_codebook()) {
+      return for_each_code(view, column, count, row,
+                           [&](int64_t at, int64_t index) { block[at] = static_cast<std::byte>(from.codes[index]); });
     }
     uint8_t codes[kBlockCols] = {};
     std::memcpy(codes, from.codes + column, static_cast<size_t>(count));
@@ -152,6 +168,10 @@ struct Unpacker {
       }
       return;
     }
+    if (view.spec.code.is_codebook()) {
+      return for_each_code(view, column, count, row,
+                           [&](int64_t at, int64_t index) { to.codes[index] = static_cast<uint8_t>(block[at]); });
+    }
     uint8_t codes[kBlockCols];
     unpack_codes(view.spec.code.bits, rows, row, block, codes);
     std::memcpy(to.codes + column, codes, static_cast<size_t>(count));
@@ -165,7 +185,8 @@ int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 }  // namespace
 
 PackedWeights PackedWeights::pack(const WeightSpec& spec, TileOrder order, int64_t rows, int64_t cols, int threads,
-                                  const std::function<void(int64_t row, const PlaneRow& out)>& fill) {
+                                  const std::function<void(int64_t row, const PlaneRow& out)>& fill,
+                                  std::span<const float> codebooks) {
   PackedWeights packed;
   PackedView& view = packed.view_;
   view.spec = spec;
@@ -178,6 +199,7 @@ PackedWeights PackedWeights::pack(const WeightSpec& spec, TileOrder order, int64
   const int64_t tile_bytes = view.records * view.record.bytes;
   packed.data_ = AlignedBuffer<std::byte>(view.tiles * tile_bytes);
   view.data = packed.data_.data();
+  if (spec.code.is_codebook()) packed.take_codebooks(codebooks);
 
   parallel_for(threads, view.tiles, 1, [&](int, int64_t begin, int64_t end) {
     Planes planes(spec, 1, cols);
@@ -193,6 +215,16 @@ PackedWeights PackedWeights::pack(const WeightSpec& spec, TileOrder order, int64
     }
   });
   return packed;
+}
+
+void PackedWeights::take_codebooks(std::span<const float> codebooks) {
+  const auto count = static_cast<int64_t>(codebooks.size());
+  codebooks_ = AlignedBuffer<float>(count);
+  fixed_codebooks_ = AlignedBuffer<int16_t>(count);
+  std::ranges::copy(codebooks, codebooks_.data());
+  const float unit = codebook_unit(view_.spec.code, codebooks_.data());
+  for (int64_t i = 0; i < count; ++i) fixed_codebooks_[i] = fixed_codeword(codebooks_[i], unit);
+  view_.codebooks = {codebooks_.data(), fixed_codebooks_.data(), unit};
 }
 
 void unpack_row(const PackedView& view, int64_t row, const PlaneRow& out) {

@@ -63,7 +63,7 @@ void expect_judged(const Planes& planes, const Activations& x) {
 
 void fill_codes(Planes& planes, uint8_t code) {
   for (int64_t r = 0; r < planes.rows(); ++r)
-    std::memset(planes.row(r).codes, code, static_cast<size_t>(planes.cols()));
+    std::memset(planes.row(r).codes, code, static_cast<size_t>(planes.codes_per_row()));
 }
 
 TEST(Case, C1_a_block_of_activations_of_3000_keeps_its_sum) {
@@ -85,8 +85,9 @@ TEST(Case, C2_operands_of_one_sign_reach_70000_in_a_group) {
       const PlaneRow row = planes.row(r);
       if (spec.spec.code.is_float()) continue;
       const auto top = static_cast<uint8_t>((1u << spec.spec.code.bits) - 1u);
-      std::memset(row.codes, spec.spec.code.map == CodeMap::e4m3 ? 0x7E : top, 256);
-      for (int64_t g = 0; g < 256 / column_unit(spec.spec); ++g) row.scale[g] = 4.0f;
+      std::memset(row.codes, spec.spec.code.map == CodeMap::e4m3 ? 0x7E : top,
+                  static_cast<size_t>(planes.codes_per_row()));
+      for (int64_t g = 0; g < planes.scales_per_row(); ++g) row.scale[g] = 4.0f;
       if (spec.spec.scale.nested()) std::memset(row.sub_scale, 63, static_cast<size_t>(256 / spec.spec.scale.group));
     }
     Activations x(4, 256, 3);
@@ -190,7 +191,7 @@ Planes all_max(const NamedSpec& spec, int64_t rows, int64_t cols) {
   for (int64_t r = 0; r < rows; ++r) {
     const PlaneRow row = planes.row(r);
     if (r % 3 == 1) std::memset(row.codes, 0, static_cast<size_t>(cols));  // with a zero point: the least level
-    for (int64_t g = 0; g < cols / column_unit(spec.spec); ++g) {
+    for (int64_t g = 0; g < planes.scales_per_row(); ++g) {
       row.scale[g] = 1.0f;
       if (s.has_bias) row.bias[g] = 1.0f;
     }
@@ -252,7 +253,7 @@ void expect_model_bits(const NamedSpec& spec, int64_t cols, bool alternate) {
 
 TEST(Case, C8_largest_codes_and_activations_equal_an_int64_model_bit_for_bit) {
   for (const NamedSpec& spec : all_specs()) {
-    if (spec.spec.code.is_float()) continue;
+    if (!spec.spec.code.has_integer_levels()) continue;
     for (const bool alternate : {false, true}) {
       expect_model_bits(spec, 256, alternate);
       expect_model_bits(spec, 32768, alternate);
@@ -262,7 +263,7 @@ TEST(Case, C8_largest_codes_and_activations_equal_an_int64_model_bit_for_bit) {
 
 TEST(Case, C8_random_codes_equal_an_int64_model_bit_for_bit) {
   for (const NamedSpec& spec : all_specs()) {
-    if (spec.spec.code.is_float()) continue;
+    if (!spec.spec.code.has_integer_levels()) continue;
     SCOPED_TRACE(spec.name);
     const Planes planes = random_planes(spec.spec, 19, 768, 32);
     const Activations x = Activations::random(4, 768, 33);
@@ -298,7 +299,7 @@ TEST(Case, C12_scales_at_the_ends_of_their_type_give_the_bits_of_scalar) {
     Planes planes = random_planes(spec.spec, 120, 512, 35);
     for (int64_t r = 0; r < planes.rows(); ++r) {
       const PlaneRow row = planes.row(r);
-      for (int64_t g = 0; g < 512 / column_unit(spec.spec); ++g) {
+      for (int64_t g = 0; g < planes.scales_per_row(); ++g) {
         if (random() % 2 == 0) row.scale[g] = scales[random() % scales.size()];
         if (spec.spec.scale.has_bias && random() % 2 == 0) row.bias[g] = scales[random() % scales.size()];
       }

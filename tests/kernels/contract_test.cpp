@@ -117,6 +117,7 @@ std::vector<int64_t> column_counts(const WeightSpec& spec, size_t turn) {
   if (spec.scale.nested()) wanted = {256, 512, 1536};
   if (spec.code.is_float()) wanted = {1, 31, 32, 96, 100, 544, 576, 1536};
   if (spec.scale.group >= 64) wanted = {128, 640, 1536};
+  if (spec.code.is_codebook()) wanted = {32, 96, 544, 576, 1536};
   std::erase_if(wanted, [&](int64_t k) { return k % column_unit(spec) != 0; });
   std::vector<int64_t> picked;
   for (size_t i = 0; i < 2; ++i) picked.push_back(wanted[(2 * turn + i) % wanted.size()]);

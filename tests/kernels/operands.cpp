@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <map>
 
 #include "core/half.h"
 #include "core/restage.h"
@@ -19,6 +20,23 @@ constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 CodeSpec offset_code(uint8_t bits, int16_t zero) { return {.map = CodeMap::offset, .bits = bits, .zero = zero}; }
 
 CodeSpec table_code(std::array<int8_t, 16> table) { return {.map = CodeMap::table, .bits = 4, .table = table}; }
+
+CodeSpec codebook_code(uint8_t books, uint8_t vector) {
+  return {.map = CodeMap::codebook, .bits = 8, .books = books, .vector = vector};
+}
+
+/// The one set of codebooks that all weights of such a code have here; the second book refines the first.
+const float* codebooks_of(const CodeSpec& code) {
+  static std::map<std::pair<int, int>, std::vector<float>> made;
+  std::vector<float>& values = made[{code.books, code.vector}];
+  std::mt19937 random(code.vector);
+  std::normal_distribution<float> normal;
+  for (int i = 0; values.size() < static_cast<size_t>(code.books) * kCodewords * code.vector; ++i) {
+    const float value = normal(random) * (i < kCodewords * code.vector ? 1.0f : 0.3f);
+    values.push_back(f16_to_f32(f32_to_f16(value)));
+  }
+  return values.data();
+}
 
 std::vector<NamedSpec> make_specs() {
   const ScaleSpec f16_32{.type = ScaleType::f16, .group = 32};
@@ -53,6 +71,10 @@ std::vector<NamedSpec> make_specs() {
       {"e4m3_g32_e8m0", {{.map = CodeMap::e4m3, .bits = 8}, flat(ScaleType::e8m0, 32)}},
       {"e4m3_g64_f32", {{.map = CodeMap::e4m3, .bits = 8}, flat(ScaleType::f32, 64)}},
       {"e4m3_g16_bf16_bias", {{.map = CodeMap::e4m3, .bits = 8}, biased(flat(ScaleType::bf16, 16))}},
+      {"m2v8_g128", {codebook_code(2, 8), flat(ScaleType::f16, 128)}},
+      {"m1v8_g64", {codebook_code(1, 8), flat(ScaleType::f16, 64)}},
+      {"m2v4_g32", {codebook_code(2, 4), flat(ScaleType::f16, 32)}},
+      {"m1v4_g128", {codebook_code(1, 4), flat(ScaleType::f16, 128)}},
       {"f16", {{.map = CodeMap::f16, .bits = 16}, {}}},
       {"bf16", {{.map = CodeMap::bf16, .bits = 16}, {}}},
       {"f32", {{.map = CodeMap::f32, .bits = 32}, {}}},
@@ -100,12 +122,13 @@ const std::vector<NamedSpec>& all_specs() {
 
 int64_t column_unit(const WeightSpec& spec) {
   if (spec.code.is_float()) return 1;
+  if (spec.code.is_codebook()) return kBlockCols;
   return spec.scale.nested() ? spec.scale.super : spec.scale.group;
 }
 
 Planes random_planes(const WeightSpec& spec, int64_t rows, int64_t cols, uint32_t seed) {
   std::mt19937 random(seed);
-  Planes planes(spec, rows, cols);
+  Planes planes(spec, rows, cols, spec.code.is_codebook() ? codebooks_of(spec.code) : nullptr);
   const ScaleSpec& s = spec.scale;
   for (int64_t r = 0; r < rows; ++r) {
     const PlaneRow row = planes.row(r);
@@ -113,8 +136,8 @@ Planes random_planes(const WeightSpec& spec, int64_t rows, int64_t cols, uint32_
       fill_floats(spec.code, cols, random, row.elements);
       continue;
     }
-    for (int64_t c = 0; c < cols; ++c) row.codes[c] = code(spec.code, random);
-    for (int64_t g = 0; g < cols / (s.nested() ? s.super : s.group); ++g) {
+    for (int64_t c = 0; c < planes.codes_per_row(); ++c) row.codes[c] = code(spec.code, random);
+    for (int64_t g = 0; g < planes.scales_per_row(); ++g) {
       row.scale[g] = scale_value(s.type, random);
       if (s.has_bias) row.bias[g] = scale_value(s.type, random);
     }
@@ -139,20 +162,22 @@ std::vector<float> decode(const Planes& planes) {
 Packed::Packed(const Planes& planes, TileOrder order) {
   const int64_t cols = planes.cols();
   const WeightSpec& spec = planes.spec();
-  packed_ = PackedWeights::pack(spec, order, planes.rows(), cols, 1, [&](int64_t r, const PlaneRow& out) {
-    const PlaneRow from = planes.row(r);
-    const auto copy = [](auto* to, const auto* source, int64_t count) {
-      if (source != nullptr) std::memcpy(to, source, static_cast<size_t>(count) * sizeof *to);
-    };
-    copy(out.codes, from.codes, cols);
-    copy(out.elements, from.elements, cols * spec.code.bits / 8);
-    if (spec.code.is_float()) return;
-    const int64_t scales = cols / (spec.scale.nested() ? spec.scale.super : spec.scale.group);
-    copy(out.scale, from.scale, scales);
-    copy(out.bias, from.bias, scales);
-    copy(out.sub_scale, from.sub_scale, cols / spec.scale.group);
-    copy(out.sub_min, from.sub_min, cols / spec.scale.group);
-  });
+  packed_ = PackedWeights::pack(
+      spec, order, planes.rows(), cols, 1,
+      [&](int64_t r, const PlaneRow& out) {
+        const PlaneRow from = planes.row(r);
+        const auto copy = [](auto* to, const auto* source, int64_t count) {
+          if (source != nullptr) std::memcpy(to, source, static_cast<size_t>(count) * sizeof *to);
+        };
+        copy(out.codes, from.codes, planes.codes_per_row());
+        copy(out.elements, from.elements, cols * spec.code.bits / 8);
+        if (spec.code.is_float()) return;
+        copy(out.scale, from.scale, planes.scales_per_row());
+        copy(out.bias, from.bias, planes.scales_per_row());
+        copy(out.sub_scale, from.sub_scale, cols / spec.scale.group);
+        copy(out.sub_min, from.sub_min, cols / spec.scale.group);
+      },
+      planes.codebook_values());
   view_ = packed_.view();
   data_ = AlignedBuffer<std::byte>(packed_.bytes());
   if (packed_.bytes() > 0) std::memcpy(data_.data(), view_.data, static_cast<size_t>(packed_.bytes()));
@@ -163,7 +188,8 @@ Packed::Packed(const Planes& planes, TileOrder order) {
 void Packed::poison_rows_past_the_end() {
   const RecordLayout& layout = view_.record;
   const int rows = view_.order.rows;
-  const int code_unit = view_.spec.code.is_float() ? view_.spec.code.bits / 8 : 4;  // bytes of one row side by side
+  const CodeSpec& code = view_.spec.code;
+  const int code_unit = code.is_float() ? code.bits / 8 : code.is_codebook() ? code.books : 4;  // bytes side by side
   const int scale_unit = bytes_of(view_.spec.scale.type);
   const auto poison = [&](std::byte* plane, int64_t bytes, int unit, int64_t first) {
     if (unit == 0) return;

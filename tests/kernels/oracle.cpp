@@ -66,9 +66,52 @@ void restage_f8_row(const Planes& planes, int64_t n, const float* decoded, doubl
   for (int64_t k = 0; k < planes.cols(); ++k) out[k] = unit == 0 ? 0 : unit * nearest_e4m3(decoded[k] / unit);
 }
 
+/// The largest sum of one codeword of each book over 127, by trying them all.
+double unit_of_codebooks(const CodeSpec& code, const float* books) {
+  double largest = 0;
+  for (int i = 0; i < kCodewords; ++i) {
+    for (int j = 0; j < (code.books == 2 ? kCodewords : 1); ++j) {
+      for (int t = 0; t < code.vector; ++t) {
+        double sum = books[i * code.vector + t];
+        if (code.books == 2) sum += books[(kCodewords + j) * code.vector + t];
+        largest = std::max(largest, std::fabs(sum));
+      }
+    }
+  }
+  return largest / 127;
+}
+
+/// Codebook weights of the int8 lane by the definition in core/codebook.h.
+void restage_codebooks(const Planes& planes, std::vector<double>& out) {
+  const CodeSpec& code = planes.spec().code;
+  const double unit = unit_of_codebooks(code, planes.row(0).codebooks);
+  for (int64_t n = 0; n < planes.rows(); ++n) {
+    const PlaneRow row = planes.row(n);
+    for (int64_t k = 0; k < planes.cols(); ++k) {
+      double fixed = 64;
+      for (int b = 0; b < code.books; ++b) {
+        const int word = row.codes[k / code.vector * code.books + b];
+        fixed += std::nearbyint(row.codebooks[(b * kCodewords + word) * code.vector + k % code.vector] * (128 / unit));
+      }
+      const double scale = row.scale[k / planes.spec().scale.group];
+      out[static_cast<size_t>(n * planes.cols() + k)] = scale * unit * std::floor(fixed / 128);
+    }
+  }
+}
+
+/// Whether the weights of a lane are others than the decoded ones by more than a rounding.
+bool changes_weights(StagedType staged, const WeightSpec& spec) {
+  return restaged(staged) || (spec.code.is_codebook() && staged == StagedType::s8_group);
+}
+
 Staged stage(StagedType staged, const Planes& planes) {
   const std::vector<float> decoded = decode(planes);
   Staged out{std::vector<double>(decoded.size()), std::vector<double>(decoded.size())};
+  if (changes_weights(staged, planes.spec()) && !restaged(staged)) {
+    restage_codebooks(planes, out.weight);
+    std::ranges::transform(out.weight, out.magnitude.begin(), [](double w) { return std::fabs(w); });
+    return out;
+  }
   if (restaged(staged)) {
     for (int64_t n = 0; n < planes.rows(); ++n) {
       const int64_t at = n * planes.cols();
@@ -179,7 +222,7 @@ Judged judge_total(StagedType staged, const Planes& planes, const Activations& x
         const double weight = w[static_cast<size_t>(n * cols + k)];
         judged.y[at] += weight * x.at(m, k);
         judged.tolerance[at] += std::fabs(weight) * slack[static_cast<size_t>(k)];
-        if (!restaged(staged)) continue;
+        if (!changes_weights(staged, planes.spec())) continue;
         const double change = multiplied.weight[static_cast<size_t>(n * cols + k)] - weight;
         judged.tolerance[at] += std::fabs(change) * (std::fabs(x.at(m, k)) + slack[static_cast<size_t>(k)]);
       }

@@ -103,9 +103,9 @@ std::string reason(StagedType staged, const WeightSpec& spec, int64_t cols) {
 TEST(Supports, serves_every_kind_of_weights_but_floats_as_integers) {
   for (const NamedSpec& spec : all_specs()) {
     EXPECT_EQ(reason(StagedType::bf16, spec.spec, 256), "") << spec.name;
+    const bool has_codes = spec.spec.code.has_integer_levels() || spec.spec.code.is_codebook();
     const std::string why = reason(StagedType::s8_group, spec.spec, 256);
-    EXPECT_EQ(why,
-              spec.spec.code.has_integer_levels() ? "" : "weights are floats: there are no integer codes to multiply");
+    EXPECT_EQ(why, has_codes ? "" : "weights are floats: there are no integer codes to multiply");
   }
 }
 
@@ -118,6 +118,18 @@ TEST(Supports, integer_sub_scales_and_re_encoding_have_their_own_wants) {
     EXPECT_EQ(reason(staged, spec_named("u8_zero128_g32_f16").spec, 256),
               "codes of 8 bits: re-encoding them would lose more than they do, use s8.group");
   }
+}
+
+TEST(Supports, codebooks_have_one_int8_lane_and_their_own_wants) {
+  WeightSpec spec = spec_named("m2v8_g128").spec;
+  EXPECT_EQ(reason(StagedType::s8_group, spec, 576), "");  // the last group may be shorter
+  EXPECT_EQ(reason(StagedType::s8_group, spec, 48), "48 columns, wanted a multiple of 32");
+  for (const StagedType staged : {StagedType::s8_row, StagedType::s8_xblock, StagedType::s8_block}) {
+    EXPECT_EQ(reason(staged, spec, 256), "codebooks: the int8 lane has one unit for all of them, use s8.group");
+  }
+  spec.code.vector = 16;
+  EXPECT_EQ(reason(StagedType::bf16, spec, 256),
+            "2 codebooks of 16 values and codes of 8 bits, wanted 1 or 2, 4 or 8, and 8");
 }
 
 TEST(Supports, e4m3_lanes_want_weights_that_e4m3_holds) {

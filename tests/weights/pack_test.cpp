@@ -5,6 +5,7 @@
 
 #include <cstring>
 #include <random>
+#include <vector>
 
 #include "core/half.h"
 
@@ -30,14 +31,19 @@ float random_scale(ScaleType type, std::mt19937& random) {
   }
 }
 
+int64_t codes_of(const WeightSpec& spec, int64_t cols) {
+  return spec.code.is_codebook() ? spec.code.code_bytes(cols) : cols;
+}
+
 void fill_random(const PlaneRow& row, const WeightSpec& spec, int64_t cols, uint32_t seed) {
   std::mt19937 random(seed);
   if (spec.code.is_float()) {
     for (int64_t i = 0; i < cols * spec.code.bits / 8; ++i) row.elements[i] = static_cast<std::byte>(random());
     return;
   }
-  for (int64_t c = 0; c < cols; ++c) row.codes[c] = static_cast<uint8_t>(random() % (1u << spec.code.bits));
-  const int64_t groups = cols / spec.scale.group;
+  for (int64_t c = 0; c < codes_of(spec, cols); ++c)
+    row.codes[c] = static_cast<uint8_t>(random() % (1u << spec.code.bits));
+  const int64_t groups = (cols + spec.scale.group - 1) / spec.scale.group;
   const int64_t scales = spec.scale.nested() ? cols / spec.scale.super : groups;
   for (int64_t i = 0; i < scales; ++i) {
     row.scale[i] = random_scale(spec.scale.type, random);
@@ -58,15 +64,16 @@ void expect_round_trip(const WeightSpec& spec, TileOrder order, int64_t rows, in
   SCOPED_TRACE(fmt::format("bits {} group {} super {} rows {} cols {} order {}", spec.code.bits, spec.scale.group,
                            spec.scale.super, rows, cols, order.rows));
   const auto fill = [&](int64_t row, const PlaneRow& out) { fill_random(out, spec, cols, static_cast<uint32_t>(row)); };
-  const PackedWeights packed = PackedWeights::pack(spec, order, rows, cols, 2, fill);
-  const int64_t groups = spec.code.is_float() ? 0 : cols / spec.scale.group;
+  const std::vector<float> codebooks(spec.code.codebook_values(), 1.0f);
+  const PackedWeights packed = PackedWeights::pack(spec, order, rows, cols, 2, fill, codebooks);
+  const int64_t groups = spec.code.is_float() ? 0 : (cols + spec.scale.group - 1) / spec.scale.group;
   const int64_t scales = spec.scale.nested() ? cols / spec.scale.super : groups;
   for (int64_t r = 0; r < rows; ++r) {
     const Planes wanted(spec, 1, cols), got(spec, 1, cols);
     fill_random(wanted.row(0), spec, cols, static_cast<uint32_t>(r));
     unpack_row(packed.view(), r, got.row(0));
     const PlaneRow a = wanted.row(0), b = got.row(0);
-    ASSERT_TRUE(same(a.codes, b.codes, cols)) << "row " << r;
+    ASSERT_TRUE(same(a.codes, b.codes, codes_of(spec, cols))) << "row " << r;
     ASSERT_TRUE(same(a.elements, b.elements, cols * spec.code.bits / 8)) << "row " << r;
     ASSERT_TRUE(same(a.scale, b.scale, scales)) << "row " << r;
     ASSERT_TRUE(same(a.bias, b.bias, scales)) << "row " << r;
@@ -104,14 +111,33 @@ TEST(Pack, floats_of_any_column_count_come_back) {
   }
 }
 
+TEST(Pack, codes_of_codebooks_and_a_short_last_group_come_back) {
+  for (const int books : {1, 2}) {
+    for (const int vector : {4, 8}) {
+      const WeightSpec spec{{.map = CodeMap::codebook,
+                             .bits = 8,
+                             .books = static_cast<uint8_t>(books),
+                             .vector = static_cast<uint8_t>(vector)},
+                            {ScaleType::f16, 128, 0, false}};
+      for (const int64_t cols : {32, 128, 576}) {
+        for (const TileOrder order : {TileOrder{1}, TileOrder{16}}) expect_round_trip(spec, order, 19, cols);
+      }
+    }
+  }
+}
+
 TEST(Pack, stored_width_is_kept) {
   const auto bytes = [](const WeightSpec& spec) {
-    return PackedWeights::pack(spec, {16}, 32, 512, 1, [](int64_t, const PlaneRow&) {}).bytes();
+    return PackedWeights::pack(
+               spec, {16}, 32, 512, 1, [](int64_t, const PlaneRow&) {}, std::vector<float>(spec.code.codebook_values()))
+        .bytes();
   };
-  EXPECT_EQ(bytes(integer_spec(4, {ScaleType::f16, 32, 0, false})), 32 * 512 / 32 * 18);      // Q4_0
-  EXPECT_EQ(bytes(integer_spec(4, {ScaleType::f16, 32, 0, true})), 32 * 512 / 32 * 20);       // Q4_1
-  EXPECT_EQ(bytes(integer_spec(8, {ScaleType::f16, 32, 0, false})), 32 * 512 / 32 * 34);      // Q8_0
-  EXPECT_EQ(bytes(integer_spec(4, {ScaleType::f16, 32, 256, true})), 32 * 512 / 256 * 148);   // Q4_K: 144 in the file
+  EXPECT_EQ(bytes(integer_spec(4, {ScaleType::f16, 32, 0, false})), 32 * 512 / 32 * 18);     // Q4_0
+  EXPECT_EQ(bytes(integer_spec(4, {ScaleType::f16, 32, 0, true})), 32 * 512 / 32 * 20);      // Q4_1
+  EXPECT_EQ(bytes(integer_spec(8, {ScaleType::f16, 32, 0, false})), 32 * 512 / 32 * 34);     // Q8_0
+  EXPECT_EQ(bytes(integer_spec(4, {ScaleType::f16, 32, 256, true})), 32 * 512 / 256 * 148);  // Q4_K: 144 in the file
+  const CodeSpec m2v8{.map = CodeMap::codebook, .bits = 8, .books = 2, .vector = 8};
+  EXPECT_EQ(bytes({m2v8, {ScaleType::f16, 128, 0, false}}), 32 * 512 / 128 * 34);             // beside the codebooks
   EXPECT_EQ(bytes(integer_spec(6, {ScaleType::f16, 16, 256, false})), 32 * 512 / 256 * 210);  // Q6_K
 }
 

@@ -2,6 +2,7 @@
 // at once; both get the same bits.
 #pragma once
 
+#include "kernels/avx2/codebook.h"
 #include "kernels/avx2/unpack.h"
 
 namespace octalane::avx2 {
@@ -205,6 +206,10 @@ OCTALANE_INLINE void with_decoder(const PackedView& w, const Body& body) {
     case CodeMap::f32: return body(FloatDecoder<CodeMap::f32>(w));
     case CodeMap::table: return body(CodeDecoder<4, CodeMap::table>(w));
     case CodeMap::e4m3: return body(CodeDecoder<8, CodeMap::e4m3>(w));
+    case CodeMap::codebook:
+      return tiles::with_codebooks(w.spec.code, [&](auto books, auto vector) OCTALANE_INLINE_LAMBDA {
+        body(CodebookDecoder<books.value, vector.value>(w));
+      });
     case CodeMap::offset: break;
   }
   switch (w.spec.code.bits) {

@@ -1,4 +1,5 @@
 #include "kernels/avx2/s8_group.h"
+#include "kernels/tiles/codebook.h"
 
 namespace octalane::avx2 {
 namespace {
@@ -47,6 +48,29 @@ OCTALANE_INLINE void decode_record(const Stager& stager, const PackedView& w, co
   }
 }
 
+/// Stages codebook weights as the levels of core/codebook.h.
+struct CodebookStager {
+  using Dot = SignedDot;
+  OCTALANE_INLINE int fold() const { return 0; }
+};
+
+OCTALANE_INLINE void decode_record(const CodebookStager&, const PackedView& w, const std::byte* record, int column,
+                                   CodePanel& panel) {
+  tiles::with_codebooks(w.spec.code, [&](auto books, auto vector) OCTALANE_INLINE_LAMBDA {
+    for (int b = 0; b < w.record.cols / kBlockCols; ++b) {
+      tiles::decode_codebook_block<books.value, vector.value>(w.codebooks.fixed, record + b * w.record.block_bytes, 0,
+                                                              panel.codes + column / 4 + b * 8);
+    }
+  });
+  const __m256 unit = _mm256_set1_ps(w.codebooks.unit);
+  for (int g = 0; g < w.record.groups; ++g) {
+    const Pair scale = times(group_scales(w, record, g).scale, {{unit, unit}});
+    for (int half = 0; half < 2; ++half) {
+      _mm256_store_ps(panel.scale[column / w.spec.scale.group + g] + half * 8, scale.v[half]);
+    }
+  }
+}
+
 /// y[M, rows of one tile] (+)= the product of M tokens and a panel; `first` starts from zero.
 template <int M, class Source>
 OCTALANE_INLINE void multiply(const Source& source, const ScaleSpec& spec, int cols, const Tokens& x, float* to,
@@ -82,7 +106,7 @@ void multiply_panel(const MatmulArgs& args, const Source& source, int64_t tile, 
 
 /// Loops as in bf16_gemm: columns outside, tiles inside, every code decoded once for all tokens.
 void s8_group_gemm(const MatmulArgs& args) {
-  with_stager(args.w, [&]<class Stager>(const Stager& stager) {
+  const auto multiply = [&]<class Stager>(const Stager& stager) {
     auto& panel = *reinterpret_cast<CodePanel*>(args.scratch);
     const PanelSource<typename Stager::Dot> source{panel, args.w.spec.scale.has_bias, stager.fold()};
     const int record_cols = args.w.record.cols;
@@ -100,7 +124,9 @@ void s8_group_gemm(const MatmulArgs& args) {
       }
       record += records_per_panel;
     } while (record < args.w.records);
-  });
+  };
+  if (args.w.spec.code.is_codebook()) return multiply(CodebookStager{});
+  with_stager(args.w, multiply);
 }
 
 }  // namespace octalane::avx2

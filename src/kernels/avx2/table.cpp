@@ -29,7 +29,7 @@ constexpr Kernel restaged_row(StagedType staged, ActivationGroups (*groups)(cons
           .groups = groups,
           .instruction = "vpmaddubsw",
           .nominal_ops_per_clock = kMaddubsRate,
-          .supports = why_not_staged,
+          .supports = why_not_plain,
           .scratch_bytes = s8_restaged_scratch,
           .run = run};
 }
@@ -82,7 +82,7 @@ constexpr Kernel kernels[] = {
      .instruction = "vpmaddubsw",
      .nominal_ops_per_clock = kMaddubsRate,
      .max_tokens = kGemvTokens,
-     .supports = why_not_staged,
+     .supports = why_not_plain,
      .scratch_bytes = no_scratch,
      .run = s8_group_gemv},
     restaged_row(StagedType::s8_row, whole_row_groups, s8_row_gemm),

@@ -55,6 +55,7 @@ class S8GroupRecord {
   void read(const PackedView& w, int64_t tile, int64_t record, int row) {
     scale_ = w.spec.scale;
     cols_ = w.record.cols;
+    unit_ = w.spec.code.is_codebook() ? w.codebooks.unit : 1.0f;
     read_record(w, tile, record, row, planes_);
   }
 
@@ -66,7 +67,7 @@ class S8GroupRecord {
       float t = 0.0f;
       for (int g = begin / scale_.group; g < (begin + x.groups.scale_group) / scale_.group; ++g) {
         if (scale_.has_bias) t = std::fma(planes_.bias[g], static_cast<float>(sums[g]), t);
-        t = std::fma(planes_.scale[g], static_cast<float>(dot(planes_.level, codes, g, scale_.group)), t);
+        t = std::fma(planes_.scale[g] * unit_, static_cast<float>(dot(planes_.level, codes, g, scale_.group)), t);
       }
       y = std::fma(scales[begin / x.groups.scale_group], t, y);
     }
@@ -75,6 +76,7 @@ class S8GroupRecord {
 
  private:
   ScaleSpec scale_;
+  float unit_ = 1.0f;  ///< of levels
   int cols_ = 0;
   RecordRow planes_;
 };

@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "core/codebook.h"
 #include "core/half.h"
 #include "core/packed_view.h"
 #include "kernels/kernel.h"
@@ -13,6 +14,7 @@ inline constexpr int kMaxRecordCols = 256;
 inline constexpr int kMaxRecordGroups = kMaxRecordCols / 16;
 
 /// One weight row of one record: levels (in `element` when they are floats, or whole float elements) and fp32 scales.
+/// Codebooks have both: the fp32 sums of codewords, and the int8 levels of core/codebook.h.
 struct RecordRow {
   int level[kMaxRecordCols];
   float element[kMaxRecordCols];
@@ -99,9 +101,33 @@ inline void read_super(const PackedView& w, int64_t tile, int64_t record_index, 
   }
 }
 
+/// The levels of one row of a block of codebook codes; `out` begins at the block's first column.
+inline void read_codebook_block(const PackedView& w, const std::byte* block, int row, int* level, float* element) {
+  const int books = w.spec.code.books, vector = w.spec.code.vector;
+  for (int c = 0; c < kBlockCols; ++c) {
+    float sum = 0.0f;
+    int fixed = 0;
+    for (int b = 0; b < books; ++b) {
+      const auto code = read<uint8_t>(block + (c / vector * w.order.rows + row) * books + b);
+      const int at = (b * kCodewords + code) * vector + c % vector;
+      sum += w.codebooks.values[at];
+      fixed += w.codebooks.fixed[at];
+    }
+    element[c] = sum;
+    level[c] = codebook_level(fixed);
+  }
+}
+
 inline void read_record(const PackedView& w, int64_t tile, int64_t record_index, int row, RecordRow& out) {
   const std::byte* record = w.at(tile, record_index);
   const CodeSpec& code = w.spec.code;
+  if (code.is_codebook()) {
+    for (int b = 0; b < w.record.cols / kBlockCols; ++b) {
+      read_codebook_block(w, record + b * w.record.block_bytes, row, out.level + b * kBlockCols,
+                          out.element + b * kBlockCols);
+    }
+    return read_scales(w, record, row, out);
+  }
   for (int c = 0; c < w.record.cols; ++c) {
     const std::byte* block = record + c / kBlockCols * w.record.block_bytes;
     if (code.is_float()) {

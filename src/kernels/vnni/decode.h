@@ -283,6 +283,7 @@ OCTALANE_INLINE void with_decoder(const PackedView& w, const Body& body) {
     case CodeMap::f32: return body(FloatDecoder<CodeMap::f32>(w));
     case CodeMap::table: return body(CodeDecoder<Levels<4, true>>(w));
     case CodeMap::e4m3: return body(CodeDecoder<E4m3Levels>(w));
+    case CodeMap::codebook:
     case CodeMap::offset: break;
   }
   switch (w.spec.code.bits) {

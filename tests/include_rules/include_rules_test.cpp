@@ -39,6 +39,7 @@ TEST(IncludeRules, a_planted_include_against_the_arrows_is_found) {
       {"src/core/half.h", "files/gguf.h"},
       {"src/files/gguf.h", "formats/format.h"},
       {"src/formats/table.cpp", "weights/pack.h"},
+      {"src/additive/encode.cpp", "files/npy.h"},
       {"src/weights/pack.cpp", "kernels/kernel.h"},
       {"src/kernels/registry.cpp", "plan/plan.h"},
       {"src/plan/plan.cpp", "linear/linear.h"},

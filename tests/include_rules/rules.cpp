@@ -24,6 +24,7 @@ const std::vector<Room>& rooms() {
       {"core", {}},
       {"files", {"core"}},
       {"formats", {"core"}},
+      {"additive", {"core", "formats"}},
       {"checkpoint", {"core", "files", "formats"}},
       {"weights", {"core"}},
       {"kernels", {"core"}},
@@ -34,8 +35,8 @@ const std::vector<Room>& rooms() {
       {"gate", {"core", "files", "formats", "checkpoint", "linear", "model", "kernels"}},
       {"api", {"core", "files", "formats", "checkpoint", "linear", "probe", "gate", "kernels", "octalane"}},
       {"cli",
-       {"core", "files", "formats", "checkpoint", "weights", "kernels", "plan", "linear", "probe", "model", "gate",
-        "octalane"}},
+       {"core", "files", "formats", "additive", "checkpoint", "weights", "kernels", "plan", "linear", "probe", "model",
+        "gate", "octalane"}},
   };
   return all;
 }

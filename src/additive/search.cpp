@@ -1,0 +1,206 @@
+#include "additive/search.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "additive/wide.h"
+#include "core/parallel.h"
+
+namespace octalane::additive {
+namespace {
+
+constexpr int64_t kTogether = 4;  ///< vectors that share the loads of a table
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+/// costs[i][c] = |codeword c|^2 - 2 x_i . codeword c, for kTogether vectors.
+template <int kVector>
+OCTALANE_INLINE void dot_tables(const float* table, const float* norms, int64_t entries, const float* x, float* costs) {
+  for (int64_t c = 0; c < entries; c += kLanes) {
+    Wide sums[kTogether];
+    for (int64_t i = 0; i < kTogether; ++i) sums[i] = *wide(norms + c);
+    for (int t = 0; t < kVector; ++t) {
+      const Wide column = *wide(table + t * entries + c);
+      for (int64_t i = 0; i < kTogether; ++i) sums[i] += column * x[i * kVector + t];
+    }
+    for (int64_t i = 0; i < kTogether; ++i) *wide(costs + i * entries + c) = sums[i];
+  }
+}
+
+/// Where the least of 256 values is, the first of equals.
+OCTALANE_INLINE int64_t argmin(const float* values) {
+  Wide least = *wide(values);
+  WideInt at = {};
+  for (int32_t i = 1; i < kCodewords / kLanes; ++i) {
+    const Wide next = wide(values)[i];
+    const WideInt less = next < least;
+    least = less ? next : least;
+    at = less ? WideInt{} + i : at;
+  }
+  int64_t best = at[0] * kLanes;
+  float value = least[0];
+  for (int64_t lane = 1; lane < kLanes; ++lane) {
+    const int64_t here = at[lane] * kLanes + lane;
+    if (least[lane] < value || (least[lane] == value && here < best)) {
+      value = least[lane];
+      best = here;
+    }
+  }
+  return best;
+}
+
+/// The least a[i] + b[i] of 256.
+OCTALANE_INLINE float least_sum(const float* a, const float* b) {
+  Wide least[4];
+  for (int k = 0; k < 4; ++k) least[k] = wide(a)[k] + wide(b)[k];
+  for (int64_t i = 4; i < kCodewords / kLanes; i += 4) {
+    for (int k = 0; k < 4; ++k) {
+      const Wide next = wide(a)[i + k] + wide(b)[i + k];
+      least[k] = next < least[k] ? next : least[k];
+    }
+  }
+  for (int k = 1; k < 4; ++k) least[0] = least[k] < least[0] ? least[k] : least[0];
+  float value = least[0][0];
+  for (int64_t lane = 1; lane < kLanes; ++lane) value = std::min(value, least[0][lane]);
+  return value;
+}
+
+struct PairTables {
+  const float *gram, *gram_min;
+  int beam;
+};
+
+/// The best pair: first codewords in the order of the least that they can reach, until none can do better or `beam` of
+/// them have been tried.
+OCTALANE_INLINE void best_pair(const PairTables& tables, const float* first, const float* second, uint8_t* codes,
+                               bool improve) {
+  const float least_second = second[argmin(second)];
+  alignas(32) float reach[kCodewords];
+  for (int64_t i = 0; i < kCodewords; i += kLanes) *wide(reach + i) = *wide(first + i) + *wide(tables.gram_min + i);
+  float best = kInfinity;
+  int64_t best_first = -1;
+  if (improve) best = first[codes[0]] + (second[codes[1]] + tables.gram[codes[0] * kCodewords + codes[1]]);
+  for (int tried = 0; tried < tables.beam; ++tried) {
+    const int64_t c = argmin(reach);
+    if (reach[c] + least_second >= best) break;
+    const float cost = first[c] + least_sum(second, tables.gram + c * kCodewords);
+    if (cost < best) {
+      best = cost;
+      best_first = c;
+    }
+    reach[c] = kInfinity;
+  }
+  if (best_first < 0) return;
+  alignas(32) float sums[kCodewords];
+  const float* row = tables.gram + best_first * kCodewords;
+  for (int64_t i = 0; i < kCodewords; i += kLanes) *wide(sums + i) = *wide(second + i) + *wide(row + i);
+  codes[0] = static_cast<uint8_t>(best_first);
+  codes[1] = static_cast<uint8_t>(argmin(sums));
+}
+
+struct Tables {
+  const float *table, *norms;
+  int books, vector;
+  PairTables pair;
+};
+
+/// kTogether vectors in x, of which the first `count` get codes.
+OCTALANE_WIDE void find_together(const Tables& tables, const float* x, int64_t count, uint8_t* codes,
+                                 int64_t code_stride, bool improve) {
+  alignas(32) float costs[kTogether * 2 * kCodewords];
+  const int64_t entries = tables.books * kCodewords;
+  if (tables.vector == 8) {
+    dot_tables<8>(tables.table, tables.norms, entries, x, costs);
+  } else {
+    dot_tables<4>(tables.table, tables.norms, entries, x, costs);
+  }
+  for (int64_t i = 0; i < count; ++i) {
+    const float* cost = costs + i * entries;
+    uint8_t* code = codes + i * code_stride;
+    if (tables.books == 2) {
+      best_pair(tables.pair, cost, cost + kCodewords, code, improve);
+    } else if (const int64_t best = argmin(cost); !improve || cost[best] < cost[code[0]]) {
+      code[0] = static_cast<uint8_t>(best);
+    }
+  }
+}
+
+/// Twice the products of one first codeword with all of the second codebook, and the least of them.
+OCTALANE_WIDE void gram_row(const float* table, int64_t entries, int vector, const float* first, float* row,
+                            float* least) {
+  for (int64_t c = 0; c < kCodewords; c += kLanes) {
+    Wide sum = {};
+    for (int t = 0; t < vector; ++t) sum -= *wide(table + t * entries + kCodewords + c) * first[t];
+    *wide(row + c) = sum;
+  }
+  *least = row[argmin(row)];
+}
+
+void turn(const float* x, const float* root, int vector, float* out) {
+  for (int t = 0; t < vector; ++t) out[t] = 0;
+  for (int s = 0; s < vector; ++s) {
+    for (int t = 0; t < vector; ++t) out[t] += x[s] * root[s * vector + t];
+  }
+}
+
+}  // namespace
+
+CodeSearch::CodeSearch(int books, int vector, int beam)
+    : books_(books),
+      vector_(vector),
+      beam_(beam),
+      turned_(books * kCodewords * vector),
+      table_(books * kCodewords * vector),
+      norms_(books * kCodewords) {
+  if (books < 2) return;
+  gram_ = AlignedBuffer<float>(kCodewords * kCodewords);
+  gram_min_ = AlignedBuffer<float>(kCodewords);
+}
+
+void CodeSearch::prepare(const float* codewords, const float* root, int threads) {
+  const int64_t entries = books_ * kCodewords;
+  has_root_ = root != nullptr;
+  if (has_root_) std::copy_n(root, vector_ * vector_, root_);
+  for (int64_t c = 0; c < entries; ++c) {
+    float* turned = turned_.data() + c * vector_;
+    if (has_root_) {
+      turn(codewords + c * vector_, root, vector_, turned);
+    } else {
+      std::copy_n(codewords + c * vector_, vector_, turned);
+    }
+    norms_[c] = 0;
+    for (int t = 0; t < vector_; ++t) {
+      norms_[c] += turned[t] * turned[t];
+      table_[t * entries + c] = -2.0f * turned[t];
+    }
+  }
+  if (books_ < 2) return;
+  parallel_for(threads, kCodewords, kCodewords / 4, [&](int, int64_t begin, int64_t end) {
+    for (int64_t c = begin; c < end; ++c) {
+      gram_row(table_.data(), entries, vector_, turned_.data() + c * vector_, gram_.data() + c * kCodewords,
+               gram_min_.data() + c);
+    }
+  });
+}
+
+void CodeSearch::find(const float* x, int64_t count, uint8_t* codes, int64_t code_stride, bool improve) const {
+  const Tables tables{table_.data(),
+                      norms_.data(),
+                      books_,
+                      vector_,
+                      {.gram = gram_.data(), .gram_min = gram_min_.data(), .beam = beam_}};
+  for (int64_t i = 0; i < count; i += kTogether) {
+    const int64_t here = std::min(kTogether, count - i);
+    float turned[kTogether * 8] = {};
+    for (int64_t k = 0; k < here; ++k) {
+      const float* vector = x + (i + k) * vector_;
+      if (has_root_) {
+        turn(vector, root_, vector_, turned + k * vector_);
+      } else {
+        std::copy_n(vector, vector_, turned + k * vector_);
+      }
+    }
+    find_together(tables, turned, here, codes + i * code_stride, code_stride, improve);
+  }
+}
+
+}  // namespace octalane::additive

@@ -12,6 +12,7 @@ namespace {
 
 using namespace additive;
 
+constexpr int64_t kRowsTogether = 32;
 constexpr float kLargest = 65504.0f;  ///< of a weight
 constexpr int kSteps = 8;             ///< of conjugate gradients, each time
 constexpr double kWorthwhile = 1e-3;  ///< share of the loss that a round must take away to be followed by another
@@ -50,7 +51,7 @@ Fit make_fit(const float* w, int64_t rows, int64_t cols, const AdditiveShape& sh
   Fit fit{.shape = shape,
           .rows = rows,
           .cols = cols,
-          .vectors = shape.vectors(cols),
+          .vectors = cols / shape.vector,
           .groups = shape.groups(cols),
           .threads = threads};
   const int exponent = magnitude(w, rows, cols, fit.group_columns());
@@ -153,7 +154,7 @@ Expected<AdditiveMatrix> encode_additive(const float* w, int64_t rows, int64_t c
 }
 
 void decode_additive_row(const AdditiveMatrix& matrix, int64_t n, float* out) {
-  const int64_t v = matrix.shape.vector, vectors = matrix.shape.vectors(matrix.cols);
+  const int64_t v = matrix.shape.vector, vectors = matrix.cols / v;
   const int64_t groups = matrix.shape.groups(matrix.cols),
                 columns = matrix.shape.group == 0 ? matrix.cols : matrix.shape.group;
   for (int64_t k = 0; k < matrix.cols; ++k) {
@@ -166,31 +167,29 @@ void decode_additive_row(const AdditiveMatrix& matrix, int64_t n, float* out) {
 
 MatrixError matrix_error(const float* before, const float* after, int64_t rows, int64_t cols,
                          const float* second_moments, int threads) {
+  const Panels panels = second_moments != nullptr ? Panels(second_moments, cols) : Panels();
   // Squares of E and W, and both weighted.
   const std::vector<double> sums = sum_in_parts(threads, rows, 4, [&](int64_t begin, int64_t end, double* sum) {
-    std::vector<double> product(static_cast<size_t>(cols));
-    std::vector<float> error(static_cast<size_t>(cols));
-    const auto weighted = [&](const float* row) {
-      std::ranges::fill(product, 0.0);
+    const auto size = static_cast<size_t>(kRowsTogether * cols);
+    std::vector<float> error(size), product(size);
+    const auto weighted = [&](const float* values, int64_t count) {
+      panels.multiply(values, count, 0, cols, product.data());
       double total = 0;
-      for (int64_t i = 0; i < cols; ++i) {
-        const double value = row[i];
-        const float* h = second_moments + i * cols;
-        for (int64_t k = 0; k < cols; ++k) product[static_cast<size_t>(k)] += value * double{h[k]};
-      }
-      for (int64_t k = 0; k < cols; ++k) total += product[static_cast<size_t>(k)] * double{row[k]};
+      for (int64_t i = 0; i < count * cols; ++i) total += double{product[static_cast<size_t>(i)]} * double{values[i]};
       return total;
     };
-    for (int64_t n = begin; n < end; ++n) {
-      const float* row = before + n * cols;
-      for (int64_t k = 0; k < cols; ++k) {
-        error[static_cast<size_t>(k)] = after[n * cols + k] - row[k];
-        sum[0] += double{error[static_cast<size_t>(k)]} * double{error[static_cast<size_t>(k)]};
-        sum[1] += double{row[k]} * double{row[k]};
+    for (int64_t first = begin; first < end; first += kRowsTogether) {
+      const int64_t count = std::min(kRowsTogether, end - first);
+      const float *w = before + first * cols, *now = after + first * cols;
+      for (int64_t i = 0; i < count * cols; ++i) {
+        const float difference = now[i] - w[i];
+        error[static_cast<size_t>(i)] = difference;
+        sum[0] += double{difference} * double{difference};
+        sum[1] += double{w[i]} * double{w[i]};
       }
       if (second_moments == nullptr) continue;
-      sum[2] += weighted(error.data());
-      sum[3] += weighted(row);
+      sum[2] += weighted(error.data(), count);
+      sum[3] += weighted(w, count);
     }
   });
   const auto ratio = [](double error, double of) { return of > 0 ? std::sqrt(std::max(0.0, error) / of) : 0.0; };

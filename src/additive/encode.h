@@ -44,7 +44,7 @@ struct MatrixError {
   double weighted = 0;  ///< sqrt(tr(E H E^T) / tr(W H W^T)); the same as relative when moments are null
 };
 
-/// Sums in fp64; H as it is given, without damping.
+/// Products with H in fp32, sums in fp64; H as it is given, without damping.
 MatrixError matrix_error(const float* before, const float* after, int64_t rows, int64_t cols,
                          const float* second_moments, int threads);
 

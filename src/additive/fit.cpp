@@ -38,7 +38,7 @@ void gather_rows(const Fit& fit, const float* books, bool residual, int64_t begi
     }
     const float* sums = rows.data();
     if (fit.moments != nullptr) {
-      fit.moments->multiply(rows.data(), count, 0, cols, product.data());
+      fit.moments->panels().multiply(rows.data(), count, 0, cols, product.data());
       sums = product.data();
     }
     for (int64_t n = first; n < first + count; ++n) {
@@ -115,7 +115,7 @@ double loss(const Fit& fit) {
         rows[static_cast<size_t>(i)] =
             fit.weights[static_cast<size_t>(first * fit.cols + i)] - rows[static_cast<size_t>(i)];
       }
-      if (fit.moments != nullptr) fit.moments->multiply(rows.data(), count, 0, fit.cols, product.data());
+      if (fit.moments != nullptr) fit.moments->panels().multiply(rows.data(), count, 0, fit.cols, product.data());
       const std::vector<float>& other = fit.moments != nullptr ? product : rows;
       for (int64_t i = 0; i < values; ++i) {
         *out += double{rows[static_cast<size_t>(i)]} * double{other[static_cast<size_t>(i)]};

@@ -111,18 +111,16 @@ Expected<Moments> Moments::prepare(const float* h, int64_t size, int threads) {
   out.size_ = size;
   out.rows_.resize(static_cast<size_t>(size * size));
   out.root_.resize(static_cast<size_t>(size * size));
-  const int64_t panels = (size + kPanel - 1) / kPanel;
-  out.panels_.resize(static_cast<size_t>(panels * size * kPanel));
   // Reversed, so that the lower triangle of its root is the upper one wanted.
   std::vector<double> reversed(static_cast<size_t>(size * size));
   for (int64_t i = 0; i < size; ++i) {
     for (int64_t k = 0; k < size; ++k) {
       const double value = h[i * size + k] / diagonal + (i == k ? kDamping : 0.0);
       out.rows_[static_cast<size_t>(i * size + k)] = static_cast<float>(value);
-      out.panels_[static_cast<size_t>((k / kPanel * size + i) * kPanel + k % kPanel)] = static_cast<float>(value);
       reversed[static_cast<size_t>((size - 1 - i) * size + size - 1 - k)] = value;
     }
   }
+  out.panels_ = Panels(out.rows_.data(), size);
   if (!cholesky(reversed.data(), size, size, threads)) {
     return fail("second moments: wanted a positive definite matrix, got another");
   }
@@ -135,7 +133,16 @@ Expected<Moments> Moments::prepare(const float* h, int64_t size, int threads) {
   return out;
 }
 
-void Moments::multiply(const float* x, int64_t count, int64_t begin, int64_t end, float* out) const {
+Panels::Panels(const float* rows, int64_t size)
+    : size_(size), values_(static_cast<size_t>((size + kPanel - 1) / kPanel * size * kPanel)) {
+  for (int64_t i = 0; i < size; ++i) {
+    for (int64_t k = 0; k < size; ++k) {
+      values_[static_cast<size_t>((k / kPanel * size + i) * kPanel + k % kPanel)] = rows[i * size + k];
+    }
+  }
+}
+
+void Panels::multiply(const float* x, int64_t count, int64_t begin, int64_t end, float* out) const {
   // A panel stays in the cache while all rows pass it.
   float sums[kRows * kPanel];
   std::vector<float> padded;
@@ -147,7 +154,7 @@ void Moments::multiply(const float* x, int64_t count, int64_t begin, int64_t end
     const int64_t width = std::min(kPanel, size_ - first);
     for (int64_t r = 0; r < count; r += kRows) {
       const int64_t here = std::min(kRows, count - r);
-      multiply_panel(here < kRows ? padded.data() : x + r * size_, size_, begin, end, panels_.data() + first * size_,
+      multiply_panel(here < kRows ? padded.data() : x + r * size_, size_, begin, end, values_.data() + first * size_,
                      sums);
       for (int64_t k = 0; k < here; ++k) std::copy_n(sums + k * kPanel, width, out + (r + k) * size_ + first);
     }

@@ -8,6 +8,19 @@
 
 namespace octalane::additive {
 
+/// A square matrix in panels of sixteen columns, for products from the left.
+class Panels {
+ public:
+  Panels() = default;
+  Panels(const float* rows, int64_t size);
+  /// out[count][size] = x[:, begin..end) H[begin..end, :]; x and out have rows of `size`.
+  void multiply(const float* x, int64_t count, int64_t begin, int64_t end, float* out) const;
+
+ private:
+  int64_t size_ = 0;
+  std::vector<float> values_;  // [size / 16, rounded up][size][16]
+};
+
 /// H, damped and scaled to a mean diagonal of 1.
 class Moments {
  public:
@@ -19,13 +32,12 @@ class Moments {
   /// H = root root^T, upper triangular: column i of a row E root depends on columns of E up to i.
   const float* root_row(int64_t i) const { return root_.data() + i * size_; }
 
-  /// out[count][size] = x[:, begin..end) H[begin..end, :]; x and out have rows of `size`.
-  void multiply(const float* x, int64_t count, int64_t begin, int64_t end, float* out) const;
+  const Panels& panels() const { return panels_; }
 
  private:
   int64_t size_ = 0;
   std::vector<float> rows_, root_;
-  std::vector<float> panels_;  // [size / 16, rounded up][size][16]
+  Panels panels_;
 };
 
 /// Lower triangular L, a = L L^T, in place, of size x size with row stride `stride`; a must be positive definite.

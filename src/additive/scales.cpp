@@ -38,7 +38,7 @@ class ScaleRows {
   void add_group(int64_t g) {
     const int64_t begin = g * fit_.group_columns(), end = group_end(g);
     const std::vector<float>& products = fit_.moments != nullptr ? products_ : units_;
-    if (fit_.moments != nullptr) fit_.moments->multiply(units_.data(), count_, begin, end, products_.data());
+    if (fit_.moments != nullptr) fit_.moments->panels().multiply(units_.data(), count_, begin, end, products_.data());
     for (int64_t r = 0; r < count_; ++r) {
       const float* product = products.data() + r * fit_.cols;
       const float* weights = fit_.weights.data() + (first_ + r) * fit_.cols;

@@ -105,7 +105,7 @@ class Sweep {
           decode_row(fit_, n + r, row);
           for (int64_t k = 0; k < fit_.cols; ++k) row[k] = weights(n + r)[k] - row[k];
         }
-        fit_.moments->multiply(errors.data(), count, 0, fit_.cols, carried(n));
+        fit_.moments->panels().multiply(errors.data(), count, 0, fit_.cols, carried(n));
       }
     });
   }

@@ -44,8 +44,9 @@ void add_bias(const Product& product, float* row) {
 /// One piece of a prompt on its way through the layers.
 class Model::Pass {
  public:
-  Pass(Context& context, const State& state, KvCache& cache, int64_t rows)
+  Pass(Context& context, const State& state, KvCache& cache, const InputObserver& observer, int64_t rows)
       : context_(context),
+        observer_(observer),
         state_(state),
         c_(state.config),
         cache_(cache),
@@ -70,7 +71,7 @@ class Model::Pass {
     const int64_t first_wanted = rows_ - logits.rows;
     for (size_t i = 0; i < state_.layers.size(); ++i) {
       // Past the last layer's keys and values, only rows with logits matter.
-      const bool last = i + 1 == state_.layers.size();
+      const bool last = i + 1 == state_.layers.size() && !observer_;
       const Status done = layer(state_.layers[i], static_cast<int64_t>(i), last ? first_wanted : 0);
       if (!done) return done;
     }
@@ -85,6 +86,14 @@ class Model::Pass {
     parallel_for(context_.threads(), rows_ - first, grain, [&](int, int64_t begin, int64_t end) {
       for (int64_t r = first + begin; r < first + end; ++r) body(r);
     });
+  }
+
+  void show(std::span<const Linear* const> products, MatrixView<const float> input) const {
+    if (observer_) observer_(products, input);
+  }
+  void show(const Product& product, MatrixView<const float> input) const {
+    const Linear* const weights = &product.weights;
+    show({&weights, 1}, input);
   }
 
   void embed(std::span<const int32_t> tokens) const {
@@ -123,6 +132,7 @@ class Model::Pass {
     if (const Status done = layer.output.weights.multiply(context_, attended_.in(first), normed_.from(first)); !done) {
       return done;
     }
+    show(layer.output, attended_.in(first));
     add_residual(layer.output, normed_, first);
     return feed_forward(layer, first);
   }
@@ -131,7 +141,9 @@ class Model::Pass {
     Activations input = normed(layer.attention_norm, 0);
     const Linear* const weights[] = {&layer.q.weights, &layer.k.weights, &layer.v.weights};
     const MatrixView<float> outputs[] = {q_.all(), k_.all(), v_.all()};
-    return Linear::multiply(context_, weights, input, outputs);
+    const Status done = Linear::multiply(context_, weights, input, outputs);
+    if (done) show(weights, input.source());
+    return done;
   }
 
   /// Finishes one row's query, key and value, and puts key and value into the cache.
@@ -186,6 +198,7 @@ class Model::Pass {
     const Linear* const weights[] = {&layer.gate.weights, &layer.up.weights};
     const MatrixView<float> outputs[] = {gate_.from(first), up_.from(first)};
     if (const Status done = Linear::multiply(context_, weights, input, outputs); !done) return done;
+    show(weights, input.source());
     Activations gated(context_, gate_.in(first), [&](int64_t r) {
       float* gate = gate_.row(first + r);
       float* up = up_.row(first + r);
@@ -194,19 +207,24 @@ class Model::Pass {
       context_.rows().silu_multiply(gate, up, c_.feed_forward);
     });
     const Status done = layer.down.weights.multiply(context_, gated, normed_.from(first));
-    if (done) add_residual(layer.down, normed_, first);
-    return done;
+    if (!done) return done;
+    show(layer.down, gated.source());
+    add_residual(layer.down, normed_, first);
+    return {};
   }
 
   Status head(int64_t first, MatrixView<float> logits) {
     if (logits.rows == 0) return {};
     Activations input = normed(state_.output_norm, first);
     const Status done = state_.head.weights.multiply(context_, input, logits);
-    if (done) each_row(first, [&](int64_t r) { add_bias(state_.head, logits.row(r - first)); });
-    return done;
+    if (!done) return done;
+    show(state_.head, input.source());
+    each_row(first, [&](int64_t r) { add_bias(state_.head, logits.row(r - first)); });
+    return {};
   }
 
   Context& context_;
+  const InputObserver& observer_;
   const State& state_;
   const ModelConfig& c_;
   KvCache& cache_;
@@ -214,8 +232,8 @@ class Model::Pass {
   Rows x_, normed_, q_, k_, v_, attended_, gate_, up_, cosines_, sines_, scores_;
 };
 
-Status Model::forward(Context& context, std::span<const int32_t> tokens, KvCache& cache,
-                      MatrixView<float> logits) const {
+Status Model::forward(Context& context, std::span<const int32_t> tokens, KvCache& cache, MatrixView<float> logits,
+                      const InputObserver& observer) const {
   const ModelConfig& c = state_->config;
   const auto count = static_cast<int64_t>(tokens.size());
   if (cache.layers_ != c.layers || cache.kv_heads_ != c.kv_heads || cache.head_dim_ != c.head_dim) {
@@ -246,7 +264,7 @@ Status Model::forward(Context& context, std::span<const int32_t> tokens, KvCache
     MatrixView<float> part = logits;
     part.rows = end - from;
     if (part.rows > 0) part.data = logits.row(skipped);
-    Pass pass(context, *state_, cache, end - begin);
+    Pass pass(context, *state_, cache, observer, end - begin);
     const Status done = pass.run(tokens.subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin)), part);
     if (!done) {
       cache.truncate(before);

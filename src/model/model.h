@@ -15,6 +15,9 @@
 
 namespace octalane {
 
+/// Is shown the input x[tokens][K] of each product, once for products that share it, when they are done with it.
+using InputObserver = std::function<void(std::span<const Linear* const> products, MatrixView<const float> x)>;
+
 class Model {
  public:
   /// Binds every weight to the context's machine, releasing the file's pages as it goes. Errors name the key or tensor:
@@ -34,7 +37,9 @@ class Model {
   /// memory stays near 24 MiB beside the cache.
   /// Errors, before anything is computed: cache full, a token outside the vocabulary, logits of a wrong shape, a cache
   /// made for another model.
-  Status forward(Context& context, std::span<const int32_t> tokens, KvCache& cache, MatrixView<float> logits) const;
+  /// With an observer every token goes through all of the last layer, also those without logits.
+  Status forward(Context& context, std::span<const int32_t> tokens, KvCache& cache, MatrixView<float> logits,
+                 const InputObserver& observer = {}) const;
 
   /// Every bound product in order of use, for plans and listings. With tied embeddings the head is
   /// "token_embd.weight".

@@ -2,9 +2,11 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 
 #include "additive/encode.h"
 #include "additive/matrices.h"
+#include "additive/second_moments.h"
 #include "core/half.h"
 
 namespace octalane::test {
@@ -30,6 +32,29 @@ TEST(AdditiveMoments, errors_are_those_of_outputs_over_the_inputs) {
   EXPECT_NEAR(got.relative, relative_error(c.w, after), 1e-9);
   EXPECT_NEAR(got.weighted, output_error(c.w, after, c.cols, c.inputs), 1e-5);
   EXPECT_EQ(matrix_error(c.w.data(), after.data(), c.rows, c.cols, nullptr, 2).weighted, got.relative);
+}
+
+TEST(AdditiveMoments, sums_over_inputs_are_those_of_fp64_on_any_threads) {
+  const int64_t cols = 72;
+  Values inputs = correlated_inputs(700, cols, 23);
+  const Values wanted = moments_of(inputs, cols);
+  for (const int threads : {1, 2, 5}) {
+    SecondMoments got(cols);
+    for (const auto& [begin, end] : {std::pair{0, 300}, {300, 301}, {301, 700}}) {
+      got.add(dense_view<const float>(inputs.data() + begin * cols, end - begin, cols), threads);
+    }
+    EXPECT_EQ(got.tokens(), 700);
+    for (size_t i = 0; i < wanted.size(); ++i) {
+      const double size = std::sqrt(double{wanted[i / 72 * 73]} * double{wanted[i % 72 * 73]});
+      EXPECT_NEAR(got.values()[i], wanted[i], 256 * 0x1p-24 * size);
+      EXPECT_EQ(got.values()[i], got.values()[i % 72 * 72 + i / 72]);
+    }
+  }
+  inputs[5] = std::numeric_limits<float>::infinity();
+  SecondMoments spoiled(cols);
+  spoiled.add(dense_view<const float>(inputs.data(), 1, cols), 1);
+  EXPECT_EQ(spoiled.values()[5 * 72 + 5], 0.0f);
+  EXPECT_EQ(spoiled.values()[0], inputs[0] * inputs[0]);
 }
 
 TEST(AdditiveMoments, feeding_errors_forward_alone_lowers_the_error_of_outputs) {

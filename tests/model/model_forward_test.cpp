@@ -224,6 +224,40 @@ TEST(Model, ATruncatedCacheGoesOnAsIfTheRestHadNeverBeen) {
   EXPECT_EQ(std::memcmp(logits.data(), all.data() + 10 * tiny::kVocabulary, logits.size() * sizeof(float)), 0);
 }
 
+TEST(Model, AnObserverSeesWhatEachProductMultipliesAndChangesNothing) {
+  Context context = make_context(2);
+  const Model model = load(context, tiny::recipe(tiny::variant("llama_untied")).open());
+  const std::vector<int32_t> tokens = tiny::tokens();
+  const std::vector<float> plain = run(context, model, tokens, 40);
+  Expected<KvCache> cache = KvCache::create(model.config(), 40);
+  ASSERT_TRUE(cache);
+  std::vector<const Linear*> seen;
+  std::vector<float> logits(plain.size()), input;
+  const auto head = dense_view(logits.data(), 40, tiny::kVocabulary);
+  ASSERT_TRUE(model.forward(context, tokens, *cache, head, [&](auto products, MatrixView<const float> x) {
+    seen.insert(seen.end(), products.begin(), products.end());
+    EXPECT_EQ(x.rows, tiny::kTokens);  // in the last layer too
+    EXPECT_EQ(x.cols, products[0]->cols());
+    // The products again, of what was shown.
+    input.assign(x.data, x.data + x.rows * x.cols);
+    if (products[0]->name() != "output.weight") return;
+    std::vector<float> again(plain.size());
+    ASSERT_TRUE(products[0]->multiply(context, dense_view<const float>(input.data(), x.rows, x.cols),
+                                      dense_view(again.data(), x.rows, tiny::kVocabulary)));
+    EXPECT_EQ(again, plain);
+  }));
+  EXPECT_EQ(logits, plain);
+  EXPECT_EQ(seen, std::vector<const Linear*>(model.linears().begin(), model.linears().end()));
+  seen.clear();
+  cache->truncate(0);
+  ASSERT_TRUE(model.forward(context, tokens, *cache, dense_view(logits.data(), 0, tiny::kVocabulary),
+                            [&](auto products, MatrixView<const float> x) {
+                              seen.insert(seen.end(), products.begin(), products.end());
+                              EXPECT_EQ(x.rows, tiny::kTokens);
+                            }));
+  EXPECT_EQ(seen.size(), model.linears().size() - 1) << "all but the head";
+}
+
 TEST(Model, ListsEveryBoundProductByItsTensor) {
   Context context = make_context(1);
   const Model tied = load(context, tiny::recipe(tiny::variant("llama_tied")).open());

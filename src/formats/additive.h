@@ -1,6 +1,6 @@
 // Additive codebooks: a weight vector is the sum of one codeword of each of m codebooks, times the scale of its row and
-// group. Codebooks are shared by the whole matrix: W[n, v j + t] = scale[n, v j / g] * sum_c codebook[c][code[n, j, c]][t].
-// https://arxiv.org/abs/2401.06118 (AQLM), https://arxiv.org/abs/2512.17970 (CodeGEMM)
+// group. Codebooks are shared by the whole matrix: W[n, v j + t] = scale[n, v j / g] * sum_c codebook[c][code[n, j,
+// c]][t]. https://arxiv.org/abs/2401.06118 (AQLM), https://arxiv.org/abs/2512.17970 (CodeGEMM)
 #pragma once
 
 #include <cstdint>

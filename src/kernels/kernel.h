@@ -49,6 +49,7 @@ struct TileShape {
 enum class Exactness : uint8_t {
   bits,   ///< the same bits, so the same for any M and any kernel of this kind
   order,  ///< the same operands, integer parts exact; its fp32 sums are taken in an order of its own (one per kernel)
+  unrounded,  ///< as order, but weights are not rounded to the lane's type: nearer to the decoded weights
 };
 
 struct Kernel {
@@ -61,6 +62,8 @@ struct Kernel {
   ActivationForm form = ActivationForm::bf16_as_f32;
   /// The groups that the form needs for these weights ({} when it has none).
   ActivationGroups (*groups)(const WeightSpec&) = nullptr;
+  /// Tells apart what else would have one name; "" = nothing.
+  const char* variant = "";
   /// The instruction that bounds it and its nominal rate, the planner's guess until the machine has been probed.
   const char* instruction = "";
   double nominal_ops_per_clock = 0;
@@ -71,8 +74,8 @@ struct Kernel {
   void (*run)(const MatmulArgs&) = nullptr;
 };
 
-/// "s8.group_gemm_4x16x32_avx2": computed from the row, so that it cannot lie. An ablation build adds what it leaves
-/// out: "..._avx2+no_decode".
+/// "s8.group_gemm_4x16x32_avx2", "bf16_gemv-codewords_1x16x8_avx2": computed from the row, so that it cannot lie. An
+/// ablation build adds what it leaves out: "..._avx2+no_decode".
 std::string name(const Kernel& kernel);
 
 /// Turns rows of fp32 activations into `form`: writes rows [row_begin, row_end) of the buffers, padding included.

@@ -8,8 +8,10 @@
 namespace octalane {
 
 std::string name(const Kernel& kernel) {
-  std::string text = fmt::format("{}_{}_{}x{}x{}_{}", name(kernel.staged), kernel.op == Op::gemm ? "gemm" : "gemv",
-                                 kernel.tile.m, kernel.tile.n, kernel.tile.k, kernel.isa);
+  const std::string_view variant = kernel.variant;
+  std::string text =
+      fmt::format("{}_{}{}{}_{}x{}x{}_{}", name(kernel.staged), kernel.op == Op::gemm ? "gemm" : "gemv",
+                  variant.empty() ? "" : "-", variant, kernel.tile.m, kernel.tile.n, kernel.tile.k, kernel.isa);
   if constexpr (kAblation != Ablation::none) text.append("+").append(name(kAblation));
   return text;
 }

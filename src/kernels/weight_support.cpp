@@ -105,6 +105,12 @@ std::string why_not_plain(const Problem& problem) {
   return "codebooks: this kernel multiplies codes of single weights";
 }
 
+std::string why_not_codebook(const Problem& problem) {
+  std::string why = why_not_staged(problem);
+  if (!why.empty() || problem.weights.code.is_codebook()) return why;
+  return "codes of single weights: this kernel multiplies codebooks";
+}
+
 ActivationGroups no_groups(const WeightSpec&) { return {}; }
 
 ActivationGroups s8_group_groups(const WeightSpec& spec) {

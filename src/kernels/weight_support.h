@@ -14,6 +14,8 @@ namespace octalane {
 std::string why_not_staged(const Problem& problem);
 /// The same for kernels that do not know codebooks.
 std::string why_not_plain(const Problem& problem);
+/// The same for kernels that know nothing else.
+std::string why_not_codebook(const Problem& problem);
 
 /// The activation groups of bf16: none.
 ActivationGroups no_groups(const WeightSpec& spec);

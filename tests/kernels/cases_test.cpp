@@ -31,7 +31,10 @@ void expect_scalar_bits(const Planes& planes, const Activations& x) {
     const Outputs& wanted = reference.run();
     ASSERT_TRUE(y.canaries_intact());
     const bool bits = kernel.exactness == Exactness::bits;
-    const Judged judged = bits ? Judged{} : judge_kernel(kernel.staged, planes, product.formed());
+    Judged judged = bits ? Judged{} : judge_kernel(kernel, planes, product.formed());
+    if (kernel.exactness == Exactness::unrounded) {
+      judged = judge_total(kernel.staged, planes, x, product.formed(), judged);
+    }
     for (int64_t m = 0; m < product.y().rows; ++m) {
       for (int64_t n = 0; n < planes.rows(); ++n) {
         if (!bits) {
@@ -55,7 +58,7 @@ void expect_judged(const Planes& planes, const Activations& x) {
   for_each_kernel(planes.spec(), planes.cols(), [&](const IsaTable& isa, const Kernel& kernel) {
     Product product(isa, kernel, planes, x.view());
     product.run();
-    const Judged judged = judge_kernel(kernel.staged, planes, product.formed());
+    const Judged judged = judge_kernel(kernel, planes, product.formed());
     EXPECT_EQ(mismatch(judged, product.y()), "");
     EXPECT_EQ(mismatch(judge_total(kernel.staged, planes, x, product.formed(), judged), product.y()), "");
   });

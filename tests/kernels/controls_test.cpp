@@ -22,7 +22,7 @@ void expect_noticed(const NamedSpec& spec, const Damage& damage, int& controls) 
   SCOPED_TRACE(spec.name);
   for_each_kernel(spec.spec, cols, [&](const IsaTable& isa, const Kernel& kernel) {
     Product product(isa, kernel, planes, x.view());
-    const Judged judged = judge_kernel(kernel.staged, planes, product.formed());
+    const Judged judged = judge_kernel(kernel, planes, product.formed());
     product.run();
     EXPECT_EQ(mismatch(judged, product.y()), "");
     if (!damage(product.packed())) return;
@@ -107,7 +107,7 @@ TEST(NegativeControl, a_token_with_one_wrong_activation_is_noticed) {
   Activations x = Activations::random(kTokens, 256, 14);
   for_each_kernel(spec.spec, 256, [&](const IsaTable& isa, const Kernel& kernel) {
     const Product before(isa, kernel, planes, x.view());
-    const Judged judged = judge_kernel(kernel.staged, planes, before.formed());
+    const Judged judged = judge_kernel(kernel, planes, before.formed());
     Activations changed = x;
     changed.at(0, 77) += 0.5f;
     Product product(isa, kernel, planes, changed.view());

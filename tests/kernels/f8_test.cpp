@@ -105,7 +105,7 @@ TEST(Case, C9_16384_columns_of_one_sign_stay_within_a_thousandth_and_would_not_i
     ++lanes;
     Product product(isa, kernel, planes, x.view());
     product.run();
-    const Judged judged = judge_kernel(kernel.staged, planes, product.formed());
+    const Judged judged = judge_kernel(kernel, planes, product.formed());
     for (int64_t m = 0; m < 2; ++m) {
       for (int64_t n = 0; n < 4; ++n) {
         const auto term = [&](int64_t k) { return product.formed().value(m, k) * e4m3_to_f32(planes.row(n).codes[k]); };

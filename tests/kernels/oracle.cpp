@@ -136,6 +136,28 @@ Staged stage(StagedType staged, const Planes& planes) {
   return out;
 }
 
+/// Codebook weights before any rounding but that of their sums, and the magnitudes of their codewords.
+Staged unrounded(const Planes& planes) {
+  const CodeSpec& code = planes.spec().code;
+  Staged out{{}, {}};
+  for (int64_t n = 0; n < planes.rows(); ++n) {
+    const PlaneRow row = planes.row(n);
+    for (int64_t k = 0; k < planes.cols(); ++k) {
+      const double scale = row.scale[k / planes.spec().scale.group];
+      double sum = 0, magnitude = 0;
+      for (int b = 0; b < code.books; ++b) {
+        const int word = row.codes[k / code.vector * code.books + b];
+        const double value = row.codebooks[(b * kCodewords + word) * code.vector + k % code.vector];
+        sum += value;
+        magnitude += std::fabs(value);
+      }
+      out.weight.push_back(scale * sum);
+      out.magnitude.push_back(std::fabs(scale) * magnitude);
+    }
+  }
+  return out;
+}
+
 Judged zeros(int64_t rows, int64_t cols) {
   const auto count = static_cast<size_t>(rows * cols);
   return {std::vector<double>(count), std::vector<double>(count)};
@@ -171,10 +193,10 @@ double nearest_e4m3(double value) {
   return std::clamp(rounded, -448.0, 448.0);
 }
 
-Judged judge_kernel(StagedType staged, const Planes& planes, const Formed& x) {
+Judged judge_kernel(StagedType staged, Exactness exactness, const Planes& planes, const Formed& x) {
   const ActivationsView view = x.view();
   const int64_t rows = view.rows, outputs = planes.rows(), cols = planes.cols();
-  const Staged w = stage(staged, planes);
+  const Staged w = exactness == Exactness::unrounded ? unrounded(planes) : stage(staged, planes);
   std::vector<double> token(static_cast<size_t>(cols));
   Judged judged = zeros(rows, outputs);
   for (int64_t m = 0; m < rows; ++m) {

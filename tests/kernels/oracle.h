@@ -22,7 +22,11 @@ struct Judged {
 /// that meet in an output times the roundings on its way (one per column for bf16; for s8.group one per activation
 /// group, and up to 8 in a group: two of the reference weight, of D, of R, and of the terms; for f8 lanes one per
 /// column of a partial sum, one per partial sum, and 3 for scales).
-Judged judge_kernel(StagedType staged, const Planes& planes, const Formed& x);
+/// Unrounded weights are the decoded ones, and each codeword of theirs meets the activation by itself.
+Judged judge_kernel(StagedType staged, Exactness exactness, const Planes& planes, const Formed& x);
+inline Judged judge_kernel(const Kernel& kernel, const Planes& planes, const Formed& x) {
+  return judge_kernel(kernel.staged, kernel.exactness, planes, x);
+}
 
 /// fp64 on fp32 activations and decoded weights; the tolerance adds the rounding of both operands to 16 bits, or half
 /// a step of every activation code (E4M3: 2^-4 of the value, or 2^-10 of the scale), to the kernel's own.

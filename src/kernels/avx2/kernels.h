@@ -30,6 +30,11 @@ struct CodePanel {
 void bf16_gemm(const MatmulArgs& args);
 void bf16_gemv(const MatmulArgs& args);
 
+/// Codebook weights, not rounded (Exactness::unrounded): at most kGemvTokens tokens; one token.
+void codebook_gemv(const MatmulArgs& args);
+void codebook_table_gemv(const MatmulArgs& args);
+int64_t codebook_table_scratch(const Problem& problem);
+
 /// Chain per output as the scalar kernel states; integer parts exact, no intermediate saturates.
 void s8_group_gemm(const MatmulArgs& args);
 void s8_group_gemv(const MatmulArgs& args);

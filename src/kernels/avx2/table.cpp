@@ -34,6 +34,25 @@ constexpr Kernel restaged_row(StagedType staged, ActivationGroups (*groups)(cons
           .run = run};
 }
 
+constexpr Kernel codebook_row(const char* variant, TileShape tile, int64_t max_tokens,
+                              int64_t (*scratch)(const Problem&), void (*run)(const MatmulArgs&)) {
+  return {.staged = StagedType::bf16,
+          .op = Op::gemv,
+          .isa = "avx2",
+          .exactness = Exactness::unrounded,
+          .tile = tile,
+          .order = {.rows = kRows},
+          .form = ActivationForm::bf16_as_f32,
+          .groups = no_groups,
+          .variant = variant,
+          .instruction = "vfmadd231ps",
+          .nominal_ops_per_clock = kFmaRate,
+          .max_tokens = max_tokens,
+          .supports = why_not_codebook,
+          .scratch_bytes = scratch,
+          .run = run};
+}
+
 constexpr Kernel kernels[] = {
     {.staged = StagedType::bf16,
      .op = Op::gemm,
@@ -85,6 +104,8 @@ constexpr Kernel kernels[] = {
      .supports = why_not_plain,
      .scratch_bytes = no_scratch,
      .run = s8_group_gemv},
+    codebook_row("codewords", {.m = 1, .n = kRows, .k = 8}, kGemvTokens, no_scratch, codebook_gemv),
+    codebook_row("sums", {.m = 1, .n = kRows, .k = 64}, 1, codebook_table_scratch, codebook_table_gemv),
     restaged_row(StagedType::s8_row, whole_row_groups, s8_row_gemm),
     restaged_row(StagedType::s8_xblock, block_groups, s8_xblock_gemm),
     restaged_row(StagedType::s8_block, block_groups, s8_block_gemm),

@@ -90,17 +90,15 @@ Expected<Linear> bind_parts(Context& context, const char* name, std::span<const 
   const Expected<const Format*> found = format_for(name, rows, cols);
   if (!found) return fail_with(found);
   StoredMatrix matrix{*found, rows, cols, {}};
-  const std::span<const FormatPart> wanted = (*found)->parts;
+  const std::vector<StoredPart> wanted = stored_parts(**found, cols);
   if (parts.size() != wanted.size()) {
     return fail("{} weights: wanted {} parts, got {}", name, wanted.size(), parts.size());
   }
   for (size_t i = 0; i < parts.size(); ++i) {
-    const auto row_bytes = static_cast<size_t>(cols / (*found)->block) * static_cast<size_t>(wanted[i].bytes);
-    const bool enough = wanted[i].per_matrix ? bytes[i] >= static_cast<size_t>(wanted[i].bytes)
-                                             : bytes[i] / row_bytes >= static_cast<size_t>(rows);
+    const auto needed = static_cast<size_t>(wanted[i].bytes);
+    const bool enough = wanted[i].per_matrix ? bytes[i] >= needed : bytes[i] / needed >= static_cast<size_t>(rows);
     if (parts[i] == nullptr || !enough) {
-      return fail("{} weights: {}: {} x {} need {} bytes{}, got {}", name, wanted[i].suffix, rows, cols,
-                  wanted[i].per_matrix ? static_cast<size_t>(wanted[i].bytes) : row_bytes,
+      return fail("{} weights: {}: {} x {} need {} bytes{}, got {}", name, wanted[i].suffix, rows, cols, needed,
                   wanted[i].per_matrix ? "" : " a row", parts[i] == nullptr ? size_t{0} : bytes[i]);
     }
     matrix.parts[i] = static_cast<const std::byte*>(parts[i]);
@@ -113,6 +111,7 @@ Expected<Linear> bind_blocks(Context& context, const char* name, const void* dat
   const Expected<const Format*> found = format_for(name, rows, cols);
   if (!found) return fail_with(found);
   const Format* format = *found;
+  if (format->additive != nullptr) return fail("{} weights: wanted their parts, got one piece", name);
   const auto blocks = static_cast<size_t>(cols / format->block), block_bytes = static_cast<size_t>(format->block_bytes);
   if (bytes / block_bytes / blocks < static_cast<size_t>(rows)) {
     return fail("{} weights: {} x {} need {} bytes a row, got {} bytes", name, rows, cols, blocks * block_bytes, bytes);

@@ -7,14 +7,16 @@
 #include <cctype>
 #include <cmath>
 #include <cstring>
+#include <optional>
 
+#include "checkpoint/additive_tensors.h"
 #include "checkpoint/hf_names.h"
 #include "files/quote.h"
 
 namespace octalane {
 namespace {
 
-constexpr std::string_view kScales = ".scales";
+constexpr std::string_view kScales = ".scales", kCodes = ".codes", kCodebooks = ".codebooks";
 /// Parts of a quantized layer beside "weight" and "scales"; the last two are two ways to say the same.
 constexpr std::array<std::string_view, 3> kOtherParts{".biases", ".global_scale", ".weight_scale_2"};
 
@@ -81,9 +83,10 @@ class Collector {
 
   Expected<FolderTensors> run() {
     for (const SafetensorsTensor& tensor : files_.tensors()) {
-      if (tensor.name.ends_with(kScales)) {
-        const Status done = add_layer(tensor, tensor.name.substr(0, tensor.name.size() - kScales.size()));
-        if (!done) return fail_with(done);
+      if (const auto path = path_before(tensor.name, kCodes)) {
+        if (const Status done = add_additive(tensor, *path); !done) return fail_with(done);
+      } else if (const auto layer = path_before(tensor.name, kScales); layer && part(*layer, kCodes) == nullptr) {
+        if (const Status done = add_layer(tensor, *layer); !done) return fail_with(done);
       } else if (!belongs_to_layer(tensor.name)) {
         add_dense(tensor);
       }
@@ -96,12 +99,20 @@ class Collector {
     return files_.find_tensor(std::string(path).append(suffix));
   }
 
-  /// True for the other parts of a layer that has scales.
+  static std::optional<std::string_view> path_before(std::string_view name, std::string_view suffix) {
+    if (!name.ends_with(suffix)) return {};
+    return name.substr(0, name.size() - suffix.size());
+  }
+
+  /// True for the other parts of a layer that has codes or scales.
   bool belongs_to_layer(std::string_view name) const {
-    const auto of = [&](std::string_view suffix) {
-      return name.ends_with(suffix) && part(name.substr(0, name.size() - suffix.size()), kScales) != nullptr;
+    const auto of = [&](std::string_view suffix, std::string_view first) {
+      const auto path = path_before(name, suffix);
+      return path && part(*path, first) != nullptr;
     };
-    return of(".weight") || std::ranges::any_of(kOtherParts, of);
+    const auto of_scales = [&](std::string_view suffix) { return of(suffix, kScales); };
+    return of(kScales, kCodes) || of(kCodebooks, kCodes) || of_scales(".weight") ||
+           std::ranges::any_of(kOtherParts, of_scales);
   }
 
   void add(CheckpointTensor tensor, std::vector<const SafetensorsTensor*> files) {
@@ -123,9 +134,32 @@ class Collector {
         {&tensor});
   }
 
+  Status add_additive(const SafetensorsTensor& codes, std::string_view path) {
+    const AdditiveFiles files{&codes, part(path, kCodebooks), part(path, kScales)};
+    for (const auto& [suffix, tensor] : {std::pair{kCodebooks, files.codebooks}, {kScales, files.scales}}) {
+      if (tensor == nullptr) return fail("{}: wanted {}{} beside it, got none", quote(codes.name), path, suffix);
+    }
+    if (const SafetensorsTensor* dense = part(path, ".weight")) {
+      return fail("{}: wanted codes or a weight, got {} as well", quote(codes.name), quote(dense->name));
+    }
+    Expected<AdditiveLayer> layer = additive_layer(files, config_);
+    if (!layer) return fail_with(layer);
+    add({.name = std::string(path),
+         .role = role_of_path(std::string(path) + ".weight"),
+         .type = std::move(layer->type),
+         .format = layer->format,
+         .shape = layer->format != nullptr ? std::vector{layer->cols, layer->rows} : reversed(codes.shape),
+         .parts = {codes.data, files.codebooks->data, files.scales->data}},
+        {files.codes, files.codebooks, files.scales});
+    return {};
+  }
+
   Status add_layer(const SafetensorsTensor& scales, std::string_view path) {
     const SafetensorsTensor* weight = part(path, ".weight");
-    if (weight == nullptr) return fail("{}: wanted {}.weight beside it, got none", quote(scales.name), path);
+    if (weight == nullptr) {
+      const std::string_view missing = part(path, kCodebooks) != nullptr ? kCodes : ".weight";
+      return fail("{}: wanted {}{} beside it, got none", quote(scales.name), path, missing);
+    }
     CheckpointTensor tensor{.name = std::string(path), .role = role_of_path(std::string(path) + ".weight")};
     std::vector<const SafetensorsTensor*> files{weight, &scales};
     for (const std::string_view suffix : kOtherParts) {

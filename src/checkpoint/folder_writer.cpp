@@ -7,6 +7,7 @@
 #include <set>
 #include <vector>
 
+#include "checkpoint/additive_tensors.h"
 #include "checkpoint/hf_config.h"
 #include "checkpoint/hf_names.h"
 #include "checkpoint/hf_tokenizer.h"
@@ -63,7 +64,9 @@ class FolderBackend : public CheckpointWriter::Backend {
     for (size_t i = 1; i < shape.size(); ++i) rows *= shape[i];
     tensors_.push_back({&format, shape[0], rows});
     std::vector<int64_t> outer(shape.rbegin(), shape.rend());
+    if (format.additive != nullptr) return add_additive(name, format, rows, shape[0]);
     if (format.parts.empty()) {
+      if (shape.size() > 1) dense_.push_back(name);
       std::string dtype(format.name);
       std::ranges::transform(dtype, dtype.begin(), [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
       return writer_->add_tensor(name, dtype, outer);
@@ -85,10 +88,30 @@ class FolderBackend : public CheckpointWriter::Backend {
     return fail("{}: its type has no place in a model folder", quote(role));
   }
 
+  Status write(const AdditiveMatrix& matrix) override {
+    if (current_ == tensors_.size()) return fail("{}: a matrix more than were declared", path_);
+    const Tensor& tensor = tensors_[current_];
+    const AdditiveLayout* layout = tensor.format->additive;
+    if (layout == nullptr || row_ != 0) return fail("{}: wanted rows of {}", path_, tensor.format->name);
+    if (matrix.shape != layout->shape || matrix.rows != tensor.rows || matrix.cols != tensor.cols) {
+      return fail("{}: wanted a matrix of {} x {} in {}, got {} x {} or another shape of codebooks", path_, tensor.rows,
+                  tensor.cols, tensor.format->name, matrix.rows, matrix.cols);
+    }
+    if (const Status sound = check_additive(matrix); !sound) return fail("{}: {}", path_, sound.error().message);
+    for (const std::vector<std::byte>& part : additive_parts(*layout, matrix)) {
+      if (const Status done = writer_->write_tensor(part); !done) return done;
+    }
+    ++current_;
+    return {};
+  }
+
   Status write(std::span<const std::byte> rows) override {
     while (!rows.empty()) {
       if (current_ == tensors_.size()) return fail("{}: {} bytes more than were declared", path_, rows.size());
       const Tensor& tensor = tensors_[current_];
+      if (tensor.format->additive != nullptr) {
+        return fail("{}: wanted a whole matrix of {}, got rows", path_, tensor.format->name);
+      }
       const auto row_bytes = static_cast<size_t>(tensor.format->row_bytes(tensor.cols));
       const size_t left = row_bytes * static_cast<size_t>(tensor.rows - row_);
       const std::span<const std::byte> now = rows.first(std::min(rows.size(), left));
@@ -126,6 +149,21 @@ class FolderBackend : public CheckpointWriter::Backend {
     int64_t cols, rows;
     bool divisors = false;
   };
+
+  Status add_additive(const std::string& name, const Format& format, int64_t rows, int64_t cols) {
+    if (additive_ != nullptr && additive_ != &format) {
+      return fail("{}: a folder holds one kind of additive codebooks, wanted {}, got {}", name, additive_->name,
+                  format.name);
+    }
+    if (cols % format.block != 0) return fail("{}: {} columns are no whole blocks of {}", name, cols, format.name);
+    additive_ = &format;
+    writer_->set_metadata("format", "pt");
+    for (const TensorHeader& part : additive_headers(*format.additive, rows, cols)) {
+      const std::string part_name = fmt::format("{}.{}", name.substr(0, name.rfind('.')), part.suffix);
+      if (const Status added = writer_->add_tensor(part_name, part.dtype, part.shape); !added) return added;
+    }
+    return {};
+  }
 
   Status write_rows(const Tensor& tensor, std::span<const std::byte> rows) {
     const int64_t row_bytes = tensor.format->row_bytes(tensor.cols);
@@ -173,7 +211,13 @@ class FolderBackend : public CheckpointWriter::Backend {
   Expected<Json> make_config() const {
     const bool tied = !roles_.contains("output.weight"), bias = roles_.contains("blk.0.attn_q.bias");
     Expected<Json> config = config_of(metadata_, tied, bias, divisors_);
-    if (!config || layers_.empty()) return config;
+    if (!config) return config;
+    if (!layers_.empty()) set_mlx_config(*config);
+    if (additive_ != nullptr) set_additive_config(*additive_, dense_, *config);
+    return config;
+  }
+
+  void set_mlx_config(Json& config) const {
     // The format of most layers is the rule, others are exceptions.
     const Format* usual = std::ranges::max(layers_, {}, [&](const auto& layer) {
                             return std::ranges::count(layers_, layer.second, &Layer::second);
@@ -182,9 +226,8 @@ class FolderBackend : public CheckpointWriter::Backend {
     for (const auto& [path, format] : layers_) {
       if (format != usual) quantization[path] = quantization_of(*format);
     }
-    (*config)["quantization"] = quantization;
-    (*config)["quantization_config"] = quantization;
-    return config;
+    config["quantization"] = quantization;
+    config["quantization_config"] = quantization;
   }
 
   using Layer = std::pair<std::string, const Format*>;
@@ -194,6 +237,8 @@ class FolderBackend : public CheckpointWriter::Backend {
   GgufFile metadata_;
   std::vector<Tensor> tensors_;
   std::vector<Layer> layers_;
+  const Format* additive_ = nullptr;  ///< of all layers with additive codebooks
+  std::vector<std::string> dense_;    ///< matrices without scales
   std::set<std::string, std::less<>> roles_;
   std::vector<float> divisors_;
   size_t current_ = 0;

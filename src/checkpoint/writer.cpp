@@ -23,6 +23,7 @@ class GgufBackend : public CheckpointWriter::Backend {
     return writer_.add_tensor(role, ggml_type, shape);
   }
   Status write(std::span<const std::byte> rows) override { return writer_.write_tensor(rows); }
+  Status write(const AdditiveMatrix&) override { return fail("additive codebooks have no place in a GGUF file"); }
   Status finish() override { return writer_.finish(); }
 
  private:
@@ -32,7 +33,8 @@ class GgufBackend : public CheckpointWriter::Backend {
 }  // namespace
 
 bool can_hold(Container container, const Format& format) {
-  return container == Container::gguf ? format.ggml_type >= 0 : !format.parts.empty() || format.spec.code.is_float();
+  if (container == Container::gguf) return format.ggml_type >= 0;
+  return !format.parts.empty() || format.additive != nullptr || format.spec.code.is_float();
 }
 
 Expected<CheckpointWriter> CheckpointWriter::create(const std::string& path, Container container, GgufFile metadata) {
@@ -58,6 +60,7 @@ Status CheckpointWriter::add_tensor(std::string_view role, uint32_t ggml_type, s
   return backend_->add(role, ggml_type, shape);
 }
 Status CheckpointWriter::write(std::span<const std::byte> rows) { return backend_->write(rows); }
+Status CheckpointWriter::write(const AdditiveMatrix& matrix) { return backend_->write(matrix); }
 Status CheckpointWriter::finish() { return backend_->finish(); }
 
 }  // namespace octalane

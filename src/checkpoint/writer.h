@@ -34,12 +34,15 @@ class CheckpointWriter {
 
   /// Declares a tensor by what GGUF calls it; all are declared before the first write. In folders, q and k of llama
   /// models turn as halves: whoever writes their rows puts them in that order. Errors: a format or a role that the
-  /// container has no place for.
+  /// container has no place for; a second kind of additive codebooks, which config.json cannot say.
   Status add_tensor(std::string_view role, const Format& format, std::span<const int64_t> shape);
   /// A tensor of any type that GGUF knows, into a GGUF file.
   Status add_tensor(std::string_view role, uint32_t ggml_type, std::span<const int64_t> shape);
   /// Whole rows, in the format's blocks, of the tensors in the order of their declaration.
   Status write(std::span<const std::byte> rows);
+  /// The next tensor, whole, when it was declared with additive codebooks. Errors: other sizes than declared, codebooks
+  /// that are not finite.
+  Status write(const AdditiveMatrix& matrix);
   /// Fails when rows are missing, or when a folder cannot say what `metadata` says.
   Status finish();
 

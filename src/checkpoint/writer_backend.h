@@ -11,6 +11,7 @@ class CheckpointWriter::Backend {
   virtual Status add(std::string_view role, const Format& format, std::span<const int64_t> shape) = 0;
   virtual Status add(std::string_view role, uint32_t ggml_type, std::span<const int64_t> shape) = 0;
   virtual Status write(std::span<const std::byte> rows) = 0;
+  virtual Status write(const AdditiveMatrix& matrix) = 0;
   virtual Status finish() = 0;
 };
 

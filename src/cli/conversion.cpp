@@ -64,6 +64,13 @@ PickedFormat format_for_row(const Format& wanted, int64_t cols) {
   return {format, fmt::format("{} columns is not a multiple of {}, the block of {}", cols, wanted.block, wanted.name)};
 }
 
+PickedFormat format_for_matrix(const Format& wanted, std::string_view role, int64_t cols) {
+  if (wanted.additive != nullptr && (role == "token_embd.weight" || role == "output.weight")) {
+    return {find_format("f16"), "embedding and output stay f16 beside additive codebooks"};
+  }
+  return format_for_row(wanted, cols);
+}
+
 Container output_container(const std::string& path, const std::string& asked, const Format& format) {
   if (asked == "gguf" || path.ends_with(".gguf")) return Container::gguf;
   return asked == "folder" || !can_hold(Container::gguf, format) ? Container::folder : Container::gguf;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "checkpoint/writer.h"
 #include "formats/format.h"
@@ -17,6 +18,9 @@ struct PickedFormat {
 /// The format for rows of `cols` weights: the wanted one when its block divides them, else the nearest of smaller
 /// blocks that has at least its bits, in the end f16.
 PickedFormat format_for_row(const Format& wanted, int64_t cols);
+
+/// The same for a matrix of this name in GGUF. Embedding and output stay f16 beside additive codebooks.
+PickedFormat format_for_matrix(const Format& wanted, std::string_view role, int64_t cols);
 
 /// general.file_type of a file whose weights are mostly of this format; -1 = none is defined.
 int64_t gguf_file_type(const Format& format);

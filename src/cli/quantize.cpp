@@ -71,9 +71,7 @@ struct RowError {
 void read_values(const Task& task, int64_t row, std::vector<float>& out) {
   const StoredMatrix matrix = task.tensor->matrix();
   const bool vector = task.tensor->shape.size() < 2;
-  Planes planes(matrix.format->spec, 1, matrix.cols);
-  matrix.to_planes(vector ? row : task.order.source(row), planes.row(0));
-  decode_row(matrix.format->spec, planes.row(0), matrix.cols, out.data());
+  matrix.decode_row(vector ? row : task.order.source(row), out.data());
   if (!vector || task.order.head_rows == 0) return;
   const std::vector<float> before = out;
   for (size_t c = 0; c < out.size(); ++c)

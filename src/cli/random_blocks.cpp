@@ -5,6 +5,7 @@
 #include <cstring>
 #include <numbers>
 
+#include "core/half.h"
 #include "core/parallel.h"
 
 namespace octalane::cli {
@@ -68,6 +69,30 @@ void RandomBlocks::fill_row(uint64_t stream, int64_t row, int64_t cols, std::byt
     const int64_t bytes = format_->row_bytes(std::min(unit_cols_, cols - col));
     std::memcpy(out + format_->row_bytes(col), pool_.data() + pick * unit_bytes_, static_cast<size_t>(bytes));
   }
+}
+
+AdditiveMatrix random_additive(const AdditiveShape& shape, int64_t rows, int64_t cols, double deviation, uint64_t seed,
+                               uint64_t stream, int threads) {
+  const int64_t codes = shape.code_bytes(cols), groups = shape.groups(cols);
+  AdditiveMatrix matrix{shape, rows, cols, {}, {}, {}};
+  matrix.codes.resize(static_cast<size_t>(rows * codes));
+  matrix.scales.resize(static_cast<size_t>(rows * groups));
+  Gaussian gaussian(mixed(seed, stream));
+  for (int64_t i = 0; i < shape.codebook_values(); ++i) {
+    matrix.codebooks.push_back(f32_to_f16(static_cast<float>(gaussian.next() / std::sqrt(shape.books))));
+  }
+  parallel_for(threads, rows, 16, [&](int, int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      uint64_t state = mixed(mixed(seed, stream), static_cast<uint64_t>(row));
+      uint8_t* to = matrix.codes.data() + row * codes;
+      for (int64_t i = 0; i < codes; ++i) to[i] = static_cast<uint8_t>(next_bits(state));
+      for (int64_t g = 0; g < groups; ++g) {
+        const double scale = deviation * (0.5 + uniform(next_bits(state)));
+        matrix.scales[static_cast<size_t>(row * groups + g)] = f32_to_f16(static_cast<float>(scale));
+      }
+    }
+  });
+  return matrix;
 }
 
 }  // namespace octalane::cli

@@ -45,4 +45,9 @@ class RandomBlocks {
   std::vector<std::byte> pool_;
 };
 
+/// Random codes, codewords whose sums have unit variance, and scales around `deviation`, all of the same sign. A row
+/// depends on (seed, stream, row) alone. Precondition: cols is a multiple of 32.
+AdditiveMatrix random_additive(const AdditiveShape& shape, int64_t rows, int64_t cols, double deviation, uint64_t seed,
+                               uint64_t stream, int threads);
+
 }  // namespace octalane::cli

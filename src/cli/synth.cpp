@@ -38,7 +38,7 @@ class TaskList {
   explicit TaskList(const Format& format) : format_(format), f32_(*find_format("f32")) {}
 
   void matrix(const std::string& name, int64_t cols, int64_t rows) {
-    PickedFormat picked = format_for_row(format_, cols);
+    PickedFormat picked = format_for_matrix(format_, name + ".weight", cols);
     if (!picked.why.empty()) fallbacks[fmt::format("{}: {}", picked.format->name, picked.why)] += 1;
     tasks.push_back({name + ".weight", Content::weights, {cols, rows}, picked.format});
     weights += cols * rows;
@@ -151,6 +151,11 @@ class Synthesizer {
   Status write_matrix(const Task& task, uint64_t stream, CheckpointWriter& writer) {
     constexpr int64_t kSliceBytes = 16 << 20;
     const int64_t cols = task.shape[0], rows = task.shape[1];
+    if (const AdditiveLayout* layout = task.format->additive) {
+      if (interrupted()) return fail("interrupted");
+      return writer.write(random_additive(layout->shape, rows, cols, 1 / std::sqrt(static_cast<double>(cols)), seed_,
+                                          stream, threads_));
+    }
     const RandomBlocks& random = blocks(*task.format, cols);
     const int64_t row_bytes = task.format->row_bytes(cols);
     const int64_t slice = std::min(rows, kSliceBytes / row_bytes + 1);
@@ -209,6 +214,15 @@ Status write_file(const Options& options, const SynthShape& shape, const TaskLis
   return writer->finish();
 }
 
+/// Those that can be written, and additive codebooks, which can be made up without an encoder.
+std::vector<std::string> synth_formats() {
+  std::vector<std::string> names = encodable_formats();
+  for (const Format* format : formats()) {
+    if (format->additive != nullptr) names.emplace_back(format->name);
+  }
+  return names;
+}
+
 Expected<int> synth(const Options& options) {
   const double start = now_seconds();
   const Expected<Context> context = make_context(options.common);
@@ -246,18 +260,21 @@ Command synth_command(CLI::App& parent) {
   flags.footer(
       "4096 blocks of Gaussian values of standard deviation 1/sqrt(columns) are quantized per format and width; each "
       "block "
-      "of each row is a copy of one of them, drawn by a generator seeded with the seed, the tensor and the row. The "
+      "of each row is a copy of one of them, drawn by a generator seeded with the seed, the tensor and the row. "
+      "Additive "
+      "codebooks get random codes, Gaussian codewords and positive scales; embedding and output are f16 beside them. "
+      "The "
       "vocabulary is one token per byte, three control tokens, then unused ones.");
   auto options = std::make_shared<Options>();
   std::vector<std::string> names;
   for (const SynthShape& shape : synth_shapes()) names.emplace_back(shape.name);
-  flags.text("OUT", options->out, "The GGUF file to write, or a new folder for formats that begin with mlx-",
+  flags.text("OUT", options->out, "The GGUF file to write, or a new folder for formats of MLX and additive codebooks",
              Need::required);
   flags.choice("--like", options->like, names, "Whose shapes", Need::required);
-  flags.choice("--format", options->format, encodable_formats(), "Format of the weights (norms and biases are f32)",
+  flags.choice("--format", options->format, synth_formats(), "Format of the weights (norms and biases are f32)",
                Need::required);
   flags.choice("--container", options->container, {"auto", "gguf", "folder"},
-               "Where the weights go; auto: a folder for mlx- formats, else a GGUF file");
+               "Where the weights go; auto: a folder for formats that GGUF lacks, else a GGUF file");
   flags.seed(options->seed, "Seed of the weights");
   flags.common(options->common);
   return {flags.app(), [options] { return synth(*options); }};

@@ -12,6 +12,7 @@
 #include "formats/blocks.h"
 #include "formats/families.h"
 #include "formats/fit.h"
+#include "formats/row_name.h"
 
 namespace octalane {
 namespace {
@@ -195,21 +196,8 @@ void encode_affine(const float* values, int64_t cols, std::byte* out) {
   encode_each_block<BlockAffine<bits, group, type>>(values, cols, group, out, block_of_affine<bits, group, type>);
 }
 
-struct Name {
-  char text[24] = {};
-  size_t size = 0;
-
-  constexpr void add(std::string_view piece) {
-    for (const char c : piece) text[size++] = c;
-  }
-  constexpr void add(int number) {
-    if (number >= 10) add(number / 10);
-    text[size++] = static_cast<char>('0' + number % 10);
-  }
-};
-
-constexpr Name name_of(int bits, int group, std::string_view suffix) {
-  Name name;
+constexpr RowName name_of(int bits, int group, std::string_view suffix) {
+  RowName name;
   name.add("mlx-affine-");
   name.add(bits);
   name.add("-g");
@@ -219,7 +207,7 @@ constexpr Name name_of(int bits, int group, std::string_view suffix) {
 }
 
 template <int bits, int group, ScaleType type>
-constexpr Name affine_name = name_of(bits, group, Stored<type>::suffix);
+constexpr RowName affine_name = name_of(bits, group, Stored<type>::suffix);
 
 template <int bits, int group, ScaleType type>
 constexpr FormatPart affine_parts[] = {
@@ -229,7 +217,7 @@ constexpr FormatPart affine_parts[] = {
 
 template <int bits, int group, ScaleType type>
 constexpr Format affine() {
-  return {.name = {affine_name<bits, group, type>.text, affine_name<bits, group, type>.size},
+  return {.name = affine_name<bits, group, type>.view(),
           .block = group,
           .block_bytes = sizeof(BlockAffine<bits, group, type>),
           .spec = {.code = {.map = CodeMap::offset, .bits = bits},

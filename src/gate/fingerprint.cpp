@@ -41,6 +41,8 @@ void add_rows(Fnv1a& hash, const CheckpointTensor& tensor) {
   }
   const StoredMatrix matrix = tensor.matrix();
   std::vector<std::byte> row(static_cast<size_t>(matrix.format->row_bytes(matrix.cols)));
+  const std::vector<float> codebooks = matrix.codebooks();
+  hash.add(std::as_bytes(std::span(codebooks)));
   const int64_t count = std::min(matrix.rows, kFingerprintRows);
   for (int64_t i = 0; i < count; ++i) {
     matrix.read_row(count > 1 ? i * (matrix.rows - 1) / (count - 1) : 0, row.data());

@@ -14,9 +14,7 @@ Expected<Linear> Linear::bind(Context& context, std::string name, const StoredMa
   const Format& format = *weights.format;
   const int64_t rows = weights.rows, cols = weights.cols;
   if (rows < 1 || cols < 1) return fail("{}: wanted at least 1 x 1 weights, got {} x {}", name, rows, cols);
-  if (cols % format.block != 0) {
-    return fail("{}: {} columns is not a multiple of {}, the block of {}", name, cols, format.block, format.name);
-  }
+  if (const Status sound = weights.check(); !sound) return fail("{}: {}", name, sound.error().message);
   Linear linear;
   linear.name_ = std::move(name);
   linear.format_ = &format;

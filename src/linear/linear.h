@@ -124,7 +124,7 @@ class Activations {
 class Linear {
  public:
   /// What `weights` refers to may be dropped afterwards. `name` decides the lanes, by the context's rules, and is used
-  /// in errors. Fails when cols is not a multiple of the block, or no allowed kernel can serve the weights.
+  /// in errors. Fails when weights.check() does, or no allowed kernel can serve the weights.
   /// Weights that a lane with one scale per row or block would spoil (weights/restage.h) are bound without it, for
   /// s8.group or f8.group where it was forced, and fallback() says so; a kernel forced by name runs all the same.
   static Expected<Linear> bind(Context& context, std::string name, const StoredMatrix& weights);

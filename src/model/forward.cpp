@@ -102,11 +102,7 @@ class Model::Pass {
       return;
     }
     const StoredMatrix& rows = state_.embedding->rows;
-    each_row(0, [&](int64_t r) {
-      const Planes planes(rows.format->spec, 1, c_.embedding);
-      rows.to_planes(tokens[static_cast<size_t>(r)], planes.row(0));
-      decode_row(rows.format->spec, planes.row(0), c_.embedding, x_.row(r));
-    });
+    each_row(0, [&](int64_t r) { rows.decode_row(tokens[static_cast<size_t>(r)], x_.row(r)); });
   }
 
   /// The rows from `first` on, normed into normed_ when a product asks for them.

@@ -62,10 +62,8 @@ class Model::Loader {
           fail("{}: {} values is not a multiple of {}, the block of {}", tensor->name, size, format.block, format.name);
       return {};
     }
-    const Planes planes(format.spec, 1, size);
-    tensor->matrix().to_planes(0, planes.row(0));
     std::vector<float> values(static_cast<size_t>(size));
-    decode_row(format.spec, planes.row(0), size, values.data());
+    tensor->matrix().decode_row(0, values.data());
     file_.release(*tensor);
     return values;
   }

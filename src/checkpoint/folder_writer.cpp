@@ -62,9 +62,12 @@ class FolderBackend : public CheckpointWriter::Backend {
     roles_.emplace(role);
     int64_t rows = 1;
     for (size_t i = 1; i < shape.size(); ++i) rows *= shape[i];
+    if (format.additive != nullptr) {
+      if (const Status added = add_additive(name, format, rows, shape[0]); !added) return added;
+    }
     tensors_.push_back({&format, shape[0], rows});
+    if (format.additive != nullptr) return {};
     std::vector<int64_t> outer(shape.rbegin(), shape.rend());
-    if (format.additive != nullptr) return add_additive(name, format, rows, shape[0]);
     if (format.parts.empty()) {
       if (shape.size() > 1) dense_.push_back(name);
       std::string dtype(format.name);

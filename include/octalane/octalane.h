@@ -56,7 +56,9 @@ octalane_status octalane_weights_bind(octalane_context* context, const char* for
                                       int64_t rows, int64_t cols, octalane_weights** out);
 /* The same for a format whose weights lie in several arrays, as MLX has them in memory: its codes, scales and, where it
  * has them, biases, each row-major, `bytes[i]` bytes at `parts[i]`. "mlx-affine-4-g64" takes bfloat16 scales and
- * biases, "mlx-affine-4-g64-f16" and "-f32" the other types. */
+ * biases, "mlx-affine-4-g64-f16" and "-f32" the other types.
+ * Additive codebooks have codes, codebooks and scales, as their files have them (docs/formats.md): "additive-m2v8-g128"
+ * takes int32 [2][cols / 32][rows], fp16 [2][256][8], fp16 [(cols + 127) / 128][rows]. */
 octalane_status octalane_weights_bind_parts(octalane_context* context, const char* format, const void* const* parts,
                                             const size_t* bytes, size_t count, int64_t rows, int64_t cols,
                                             octalane_weights** out);

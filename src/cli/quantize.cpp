@@ -125,6 +125,15 @@ Expected<double> write_converted(const Task& task, int threads, CheckpointWriter
   return sum.norm > 0 ? std::sqrt(sum.difference / sum.norm) : 0.0;
 }
 
+/// Additive codebooks as they are, their rows in the order of the output.
+Expected<double> write_codebooks(const Task& task, CheckpointWriter& writer) {
+  if (interrupted()) return fail("interrupted");
+  const auto source = [&](int64_t row) { return task.order.source(row); };
+  const Status written = writer.write(additive_matrix(task.tensor->matrix(), source));
+  if (!written) return fail_with(written);
+  return 0.0;
+}
+
 Expected<double> write_copied(const Task& task, CheckpointWriter& writer) {
   std::span<const std::byte> rest(task.tensor->parts[0], task.tensor->bytes);
   while (!rest.empty()) {
@@ -209,8 +218,9 @@ Expected<Json> convert(const Options& options, Container container, const Checkp
   Json tensors = Json::array();
   for (const Task& task : tasks) {
     progress.show(fmt::format("{} of {}: {}", tensors.size() + 1, tasks.size(), quote(task.tensor->name)));
-    const Expected<double> error =
-        task.to != nullptr ? write_converted(task, threads, *writer) : write_copied(task, *writer);
+    const Expected<double> error = task.to == nullptr             ? write_copied(task, *writer)
+                                   : task.to->additive != nullptr ? write_codebooks(task, *writer)
+                                                                  : write_converted(task, threads, *writer);
     if (!error) return fail_with(error);
     file.release(*task.tensor);
     tensors.push_back(task_json(task, *error));

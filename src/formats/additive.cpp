@@ -156,7 +156,7 @@ std::array<std::vector<std::byte>, 3> additive_parts(const AdditiveLayout& layou
   return parts;
 }
 
-AdditiveMatrix additive_matrix(const StoredMatrix& stored) {
+AdditiveMatrix additive_matrix(const StoredMatrix& stored, const std::function<int64_t(int64_t row)>& source) {
   const AdditiveShape& shape = stored.format->additive->shape;
   const int64_t codes = shape.code_bytes(stored.cols), groups = shape.groups(stored.cols);
   AdditiveMatrix matrix{shape, stored.rows, stored.cols, {}, {}, {}};
@@ -166,7 +166,7 @@ AdditiveMatrix additive_matrix(const StoredMatrix& stored) {
   std::memcpy(matrix.codebooks.data(), stored.parts[1], 2 * matrix.codebooks.size());
   std::vector<std::byte> row(static_cast<size_t>(stored.format->row_bytes(stored.cols)));
   for (int64_t r = 0; r < stored.rows; ++r) {
-    stored.read_row(r, row.data());
+    stored.read_row(source ? source(r) : r, row.data());
     std::memcpy(matrix.codes.data() + r * codes, row.data(), static_cast<size_t>(codes));
     std::memcpy(matrix.scales.data() + r * groups, row.data() + codes, static_cast<size_t>(2 * groups));
   }

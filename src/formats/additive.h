@@ -6,6 +6,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string_view>
 #include <vector>
 
@@ -59,8 +60,9 @@ Status check_additive(const AdditiveMatrix& matrix);
 /// The bytes of each part as files hold them. Precondition: check_additive(matrix).
 std::array<std::vector<std::byte>, 3> additive_parts(const AdditiveLayout& layout, const AdditiveMatrix& matrix);
 
-/// All of a stored matrix. Precondition: its format is additive and all parts are there.
-AdditiveMatrix additive_matrix(const StoredMatrix& stored);
+/// All of a stored matrix; row r is the stored row source(r), without `source` row r. Precondition: its format is
+/// additive and all parts are there.
+AdditiveMatrix additive_matrix(const StoredMatrix& stored, const std::function<int64_t(int64_t row)>& source = {});
 
 /// What StoredMatrix::read_row does for these: codes [K / v][m] of one row, then its fp16 scales.
 void read_additive_row(const StoredMatrix& stored, int64_t row, std::byte* out);

@@ -78,6 +78,40 @@ TEST_F(CApi, binds_weights_that_lie_in_several_arrays) {
   EXPECT_NE(error(3, 3).find("scales: 2 x 32 need 2 bytes a row, got 3"), std::string::npos);
 }
 
+// Two rows of 32 in one codebook of 8 columns: a word holds the four codes of a row, the first in its low byte.
+TEST_F(CApi, binds_additive_codebooks) {
+  const std::vector<uint32_t> codes{0x03020100, 0x00000003};
+  std::vector<uint16_t> codebooks(256 * 8, 0);
+  for (int i = 0; i < 8; ++i)
+    codebooks[8 + i] = 0x3C00, codebooks[16 + i] = 0x4000, codebooks[24 + i] = 0x4200;  // 1 2 3
+  const std::vector<uint16_t> scales{0x3C00, 0xB800};                                   // 1, -0.5
+  const void* parts[] = {codes.data(), codebooks.data(), scales.data()};
+  size_t bytes[] = {8, 4096, 4};
+  const char* format = "additive-m1v8-row";
+  ASSERT_EQ(octalane_weights_bind_parts(context, format, parts, bytes, 3, 2, 32, &weights), OCTALANE_OK)
+      << octalane_last_error();
+  std::vector<float> x(32, 0.0f), y(2);
+  x[0] = 4, x[8] = 5, x[31] = 6;
+  ASSERT_EQ(octalane_multiply(context, weights, x.data(), 1, 32, y.data(), 2), OCTALANE_OK);
+  EXPECT_EQ(y, (std::vector<float>{5 * 1 + 6 * 3, -0.5f * 4 * 3}));
+
+  octalane_weights* none = nullptr;
+  const auto error = [&](int64_t rows, int64_t cols) {
+    EXPECT_EQ(octalane_weights_bind_parts(context, format, parts, bytes, 3, rows, cols, &none), OCTALANE_ERROR);
+    return std::string(octalane_last_error());
+  };
+  EXPECT_NE(error(3, 32).find("codes: 3 x 32 need 4 bytes a row, got 8"), std::string::npos);
+  EXPECT_NE(error(int64_t{1} << 62, 32).find("codes: "), std::string::npos);
+  EXPECT_NE(error(2, 48).find("multiple of 32 columns"), std::string::npos);
+  bytes[1] = 4095;
+  EXPECT_NE(error(2, 32).find("codebooks: 2 x 32 need 4096 bytes, got 4095"), std::string::npos);
+  bytes[1] = 4096;
+  codebooks[2047] = 0x7C00;
+  EXPECT_NE(error(2, 32).find("codebooks: wanted finite values, got inf"), std::string::npos);
+  EXPECT_EQ(octalane_weights_bind(context, format, codes.data(), 8, 2, 32, &none), OCTALANE_ERROR);
+  EXPECT_NE(std::string(octalane_last_error()).find("wanted their parts"), std::string::npos);
+}
+
 TEST_F(CApi, names_the_kernel) {
   bind();
   const char* kernel = nullptr;

@@ -85,14 +85,18 @@ std::vector<uint32_t> bits_of(std::span<const float> values) {
   return bits;
 }
 
-class AdditiveFolder : public testing::TestWithParam<std::pair<const char*, const char*>> {};
+class AdditiveFolder : public testing::TestWithParam<const char*> {
+ protected:
+  const std::string name_ = GetParam();
+  const std::string type_ = name_ == "aqlm" ? "aqlm-2x8" : "additive-m2v8-g128";
+};
 
 TEST_P(AdditiveFolder, decodes_to_the_values_of_numpy) {
-  const std::string folder = golden(GetParam().first);
+  const std::string folder = golden(name_);
   const Expected<Checkpoint> checkpoint = Checkpoint::open(folder);
   ASSERT_TRUE(checkpoint) << checkpoint.error().message;
   const CheckpointTensor& tensor = *checkpoint->find(kPath);
-  EXPECT_EQ(tensor.type, GetParam().second);
+  EXPECT_EQ(tensor.type, type_);
   EXPECT_EQ(tensor.role, "blk.0.ffn_up.weight");
   EXPECT_THAT(tensor.shape, testing::ElementsAre(160, 5));
   EXPECT_EQ(checkpoint->find_role("token_embd.weight")->type, "f16");
@@ -105,20 +109,20 @@ TEST_P(AdditiveFolder, decodes_to_the_values_of_numpy) {
 
 TEST_P(AdditiveFolder, counts_the_bytes_of_all_parts) {
   uint64_t bytes = 0;
-  const Folder folder(GetParam().first);
+  const Folder folder(name_);
   for (const auto& [name, tensor] : folder.tensors) bytes += name.starts_with(kPath) ? tensor.bytes.size() : 0;
   EXPECT_EQ(folder.open()->find(kPath)->bytes, bytes);
 }
 
 TEST_P(AdditiveFolder, needs_no_configuration) {
-  Folder folder(GetParam().first);
+  Folder folder(name_);
   folder.config = nullptr;
-  EXPECT_EQ(folder.type(), GetParam().second);
+  EXPECT_EQ(folder.type(), type_);
 }
 
 TEST_P(AdditiveFolder, parts_must_all_be_there) {
   for (const char* part : {"codes", "codebooks", "scales"}) {
-    Folder folder(GetParam().first);
+    Folder folder(name_);
     folder.tensors.erase(kPath + "." + part);
     if (std::string(part) == "codes") {
       EXPECT_THAT(folder.error(), HasSubstr(kPath + ".scales\": wanted " + kPath + ".codes beside it, got none"));
@@ -130,12 +134,12 @@ TEST_P(AdditiveFolder, parts_must_all_be_there) {
 
 TEST_P(AdditiveFolder, parts_must_have_their_types_and_shapes) {
   for (const char* part : {"codebooks", "scales"}) {
-    Folder folder(GetParam().first);
+    Folder folder(name_);
     folder.part(part).dtype = "BF16";
     EXPECT_THAT(folder.error(), AllOf(HasSubstr(kPath + "." + part + "\": wanted F16 ["), HasSubstr("got BF16 [")));
   }
   for (const char* part : {"codes", "codebooks", "scales"}) {
-    Folder folder(GetParam().first);
+    Folder folder(name_);
     Tensor& tensor = folder.part(part);
     tensor.shape = {1, static_cast<int64_t>(tensor.bytes.size()) / (tensor.dtype == "I32"  ? 4
                                                                     : tensor.dtype == "I8" ? 1
@@ -145,21 +149,20 @@ TEST_P(AdditiveFolder, parts_must_have_their_types_and_shapes) {
 }
 
 TEST_P(AdditiveFolder, codebooks_must_be_finite) {
-  Folder folder(GetParam().first);
+  Folder folder(name_);
   const uint16_t nan = 0x7E00;
   std::memcpy(folder.part("codebooks").bytes.data() + 2 * 4000, &nan, 2);
   EXPECT_THAT(folder.error(), HasSubstr(kPath + ".codebooks\": codebooks: wanted finite values, got nan"));
 }
 
 TEST_P(AdditiveFolder, a_layer_has_codes_or_a_weight) {
-  Folder folder(GetParam().first);
+  Folder folder(name_);
   folder.tensors[kPath + ".weight"] = {"F16", {1, 1}, std::vector<std::byte>(2)};
   EXPECT_THAT(folder.error(), HasSubstr("wanted codes or a weight, got \"" + kPath + ".weight\" as well"));
 }
 
-INSTANTIATE_TEST_SUITE_P(Golden, AdditiveFolder,
-                         testing::Values(std::pair{"codegemm", "additive-m2v8-g128"}, std::pair{"aqlm", "aqlm-2x8"}),
-                         [](const auto& each) { return each.param.first; });
+INSTANTIATE_TEST_SUITE_P(Golden, AdditiveFolder, testing::Values("codegemm", "aqlm"),
+                         [](const auto& each) { return each.param; });
 
 /// What becomes of the codegemm folder when one number of its configuration is another.
 std::string with_number(const std::string& key, const json& value) {
@@ -223,6 +226,36 @@ TEST(AdditiveConfig, sizes_of_zero_and_of_thousands_of_millions_are_refused) {
     folder.part("codes") = {"I32", shape, {}};
     EXPECT_THAT(folder.error(), HasSubstr(".codes\": wanted three dimensions of 1 to 2147483647"));
   }
+}
+
+/// Headers with bytes changed at random: an error of one line, or values.
+TEST(AdditiveConfig, a_damaged_header_is_an_error_or_a_matrix_that_can_be_read) {
+  const std::string path = testing::TempDir() + "/octalane_damaged_" + std::to_string(::getpid()) + ".safetensors";
+  std::minstd_rand random(3);
+  int opened = 0;
+  for (const char* name : {"codegemm", "aqlm"}) {
+    std::ifstream file(golden(name) + "/model.safetensors", std::ios::binary);
+    const std::vector<char> bytes{std::istreambuf_iterator<char>(file), {}};
+    constexpr std::string_view kCharacters = "0123456789,[]{}\":IUF-codebksal.";
+    for (int round = 0; round < 1000; ++round) {
+      std::vector<char> damaged = bytes;
+      for (int i = 0; i < 1 + round % 2; ++i) damaged[8 + random() % 400] = kCharacters[random() % kCharacters.size()];
+      std::ofstream(path, std::ios::binary).write(damaged.data(), static_cast<std::streamsize>(damaged.size()));
+      const Expected<Checkpoint> checkpoint = Checkpoint::open(path);
+      if (!checkpoint) {
+        EXPECT_EQ(checkpoint.error().message.find('\n'), std::string::npos);
+        continue;
+      }
+      ++opened;
+      for (const CheckpointTensor& tensor : checkpoint->tensors()) {
+        if (tensor.format == nullptr) continue;
+        std::vector<float> row(static_cast<size_t>(tensor.cols()));
+        for (int64_t r = 0; r < tensor.rows(); ++r) tensor.matrix().decode_row(r, row.data());
+      }
+    }
+  }
+  fs::remove(path);
+  EXPECT_GT(opened, 20);
 }
 
 AdditiveMatrix random_matrix(const AdditiveShape& shape, int64_t rows, int64_t cols) {

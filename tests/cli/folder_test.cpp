@@ -112,6 +112,55 @@ TEST(Folder, random_models_can_be_made_as_folders) {
   EXPECT_EQ(octalane_json({"run", "-m", out, "-p", "a", "-n", "2"})["tokens"], 2);
 }
 
+/// A folder of random weights in the shapes of a tiny model.
+std::string random_folder(const std::string& like, const std::string& format) {
+  const std::string out = scratch() / ("synth-" + like + "-" + format);
+  fs::remove_all(out);
+  octalane_json({"synth", "--like", like, "--format", format, out});
+  return out;
+}
+
+TEST(Folder, additive_codebooks_are_listed_with_all_their_bytes) {
+  const Json view = octalane_json({"inspect", random_folder("tiny-qwen2", "additive-m2v8-g128")});
+  std::map<std::string, Json> tensors;
+  for (const Json& tensor : view["tensors"]) tensors[tensor["name"]] = tensor;
+  const Json& up = tensors.at("model.layers.0.mlp.up_proj");  // 96 columns: one group, of 96
+  EXPECT_EQ(up["format"], "additive-m2v8-g128");
+  EXPECT_EQ(up["bytes"], 160 * 96 / 8 * 2 + 2 * 256 * 8 * 2 + 160 * 2);
+  EXPECT_EQ(tensors.at("model.embed_tokens.weight")["format"], "f16");
+}
+
+TEST(Folder, additive_codebooks_run_and_multiply) {
+  for (const char* format : {"additive-m2v8-g128", "additive-m1v4-g32", "additive-m2v4-row", "aqlm-2x8"}) {
+    const std::string folder = random_folder("tiny-qwen2", format);  // 160 columns: the last group is shorter
+    EXPECT_EQ(octalane_json({"run", "-m", folder, "-p", "a", "-n", "2"})["tokens"], 2);
+    Matrix x{std::vector<float>(3 * 160), 3, 160};
+    for (size_t i = 0; i < x.values.size(); ++i) x.values[i] = static_cast<float>(i % 7) - 3.0f;
+    const std::string in = scratch() / "additive-x.npy", out = scratch() / "additive-y.npy";
+    ASSERT_TRUE(write_npy(in, std::as_const(x).view()));
+    const Json made =
+        octalane_json({"matmul", "-w", folder, "-t", "model.layers.1.mlp.down_proj", "-x", in, "-o", out});
+    EXPECT_EQ(made["format"], format);
+    EXPECT_LT(made["kernel_error"].get<double>(), 1e-6);
+  }
+}
+
+TEST(Folder, additive_codebooks_are_copied_and_converted_to_gguf_in_its_row_order) {
+  const std::string folder = random_folder("tiny-llama", "additive-m2v8-g128"), copy = scratch() / "additive-copy";
+  const std::string file = scratch() / "additive.gguf", back = scratch() / "additive-f32";
+  for (const std::string& path : {copy, back}) fs::remove_all(path);
+  octalane_json({"quantize", folder, copy, "--format", "f16", "--container", "folder", "--keep", "*_proj"});
+  EXPECT_EQ(logits_hash(copy), logits_hash(folder));
+  octalane_json({"quantize", folder, file, "--format", "f32"});
+  octalane_json({"quantize", file, back, "--format", "f32", "--container", "folder"});
+  const Json original = octalane_json({"run", "-m", folder, "-p", "any text", "-n", "16", "--lane", "bf16"});
+  for (const std::string& path : {file, back}) {
+    EXPECT_EQ(octalane_json({"run", "-m", path, "-p", "any text", "-n", "16", "--lane", "bf16"})["text"],
+              original["text"]);
+  }
+  EXPECT_EQ(octalane({"quantize", folder, file, "--format", "f16", "--keep", "*q_proj"}).exit_code, 1);
+}
+
 TEST(Folder, what_a_container_cannot_hold_is_an_error_before_anything_is_written) {
   const std::string file = tiny_model("tiny-llama", "f16"), folder = scratch() / "refused";
   const auto error = [](const Arguments& arguments) {

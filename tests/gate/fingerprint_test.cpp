@@ -1,5 +1,11 @@
 #include "gate/fingerprint.h"
 
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "files/safetensors.h"
 #include "gate/gate_testing.h"
 
 namespace octalane {
@@ -36,6 +42,29 @@ TEST(Fingerprint, tells_other_formats_names_and_metadata) {
   other = tiny::recipe(tiny::variant("llama_untied"));
   other.set("rope.freq_base", GgufType::f32, 500000.0);
   EXPECT_NE(fingerprint(other), mine);
+}
+
+TEST(Fingerprint, tells_other_codes_codebooks_and_scales) {
+  std::ifstream file(std::string(OCTALANE_TEST_DATA) + "/checkpoint/golden/codegemm/model.safetensors",
+                     std::ios::binary);
+  const std::vector<char> bytes{std::istreambuf_iterator<char>(file), {}};
+  const std::string path = testing::TempDir() + "/octalane_fingerprint_" + std::to_string(::getpid()) + ".safetensors";
+  const auto fingerprint_of = [&](const std::vector<char>& changed) {
+    std::ofstream(path, std::ios::binary).write(changed.data(), static_cast<std::streamsize>(changed.size()));
+    const Expected<Checkpoint> checkpoint = Checkpoint::open(path);
+    EXPECT_TRUE(checkpoint) << checkpoint.error().message;
+    return model_fingerprint(*checkpoint);
+  };
+  const std::string mine = fingerprint_of(bytes);
+  const SafetensorsFile parts = *SafetensorsFile::parse(std::as_bytes(std::span(bytes)));
+  for (const char* part : {"codes", "codebooks", "scales"}) {
+    const auto* at =
+        reinterpret_cast<const char*>(parts.find_tensor(std::string("model.layers.0.mlp.up_proj.") + part)->data);
+    std::vector<char> changed = bytes;
+    changed[static_cast<size_t>(at - bytes.data())] ^= 1;
+    EXPECT_NE(fingerprint_of(changed), mine) << part;
+  }
+  std::filesystem::remove(path);
 }
 
 }  // namespace

@@ -37,8 +37,9 @@ Expected<Said> said_shape(int64_t books, int64_t vector, int64_t group, int64_t 
   const bool sound = (books == 1 || books == 2) && (by_rows ? vector == 8 : vector == 4 || vector == 8) &&
                      (group == -1 || group == 32 || group == 64 || group == 128) && bits == 8;
   if (!sound) {
-    return fail("{} of {} codebooks of {} bits, vectors of {} and groups of {}", by_rows ? "aqlm" : "codegemm", books,
-                bits, vector, group);
+    const std::string groups = by_rows ? "" : fmt::format(" and groups of {}", group);
+    return fail("{} of {} codebooks of {} bits, vectors of {}{}", by_rows ? "aqlm" : "codegemm", books, bits, vector,
+                groups);
   }
   return Said{
       {{static_cast<int>(books), static_cast<int>(vector), static_cast<int>(std::max<int64_t>(group, 0))}, by_rows}};

@@ -185,6 +185,8 @@ TEST(AdditiveConfig, other_kinds_of_codebooks_are_listed_and_not_computed_with) 
   folder.config["codegemm"] = {1, 2};
   EXPECT_THAT(folder.type(), HasSubstr("config.json has no whole number"));
   Folder aqlm("aqlm");
+  aqlm.config["quantization_config"]["nbits_per_codebook"] = 16;
+  EXPECT_EQ(aqlm.type(), "aqlm of 2 codebooks of 16 bits, vectors of 8");
   aqlm.config["quantization_config"]["out_group_size"] = 2;
   EXPECT_EQ(aqlm.type(), "aqlm of vectors over 2 rows");
   EXPECT_EQ(aqlm.open()->find(kPath)->format, nullptr);

@@ -90,17 +90,16 @@ constexpr Format additive() {
 constexpr int kGroups[] = {32, 64, 128, 0};
 
 template <size_t... i>
-constexpr std::array<Format, sizeof...(i)> additive_rows(std::index_sequence<i...>) {
-  return {additive<1 + i / 8, 4 + i / 4 % 2 * 4, kGroups[i % 4]>()...};
+constexpr std::array<Format, sizeof...(i) + 2> additive_rows(std::index_sequence<i...>) {
+  return {additive<1 + i / 8, 4 + i / 4 % 2 * 4, kGroups[i % 4]>()..., additive<1, 8, 0, true>(),
+          additive<2, 8, 0, true>()};
 }
 
 }  // namespace
 
 namespace family {
 
-constinit const std::array<Format, 16> additive_codebooks = additive_rows(std::make_index_sequence<16>());
-constinit const Format aqlm_1x8 = additive<1, 8, 0, true>();
-constinit const Format aqlm_2x8 = additive<2, 8, 0, true>();
+constinit const std::array<Format, 18> additive_codebooks = additive_rows(std::make_index_sequence<16>());
 
 }  // namespace family
 

@@ -22,7 +22,6 @@ extern const std::array<Format, 54> mlx_affine;
 // mlx_fp.cpp
 extern const Format mlx_mxfp4, mlx_mxfp8, mlx_nvfp4, mlx_nvfp4_scaled;
 // additive.cpp
-extern const std::array<Format, 16> additive_codebooks;
-extern const Format aqlm_1x8, aqlm_2x8;
+extern const std::array<Format, 18> additive_codebooks;
 
 }  // namespace octalane::family

@@ -91,7 +91,7 @@ std::vector<StoredPart> stored_parts(const Format& format, int64_t cols);
 /// of this row go, cols / block * parts[i].bytes of them (or one value, per_matrix).
 void split_row(const Format& format, const std::byte* blocks, int64_t cols, std::span<std::byte* const> parts);
 
-/// Every format of this build: those of GGUF in the order of its types, then those of MLX.
+/// Every format of this build: those of GGUF in the order of its types, those of MLX, additive codebooks.
 std::span<const Format* const> formats();
 const Format* find_format(std::string_view name);
 const Format* find_ggml_format(uint32_t ggml_type);

@@ -6,12 +6,11 @@
 namespace octalane {
 namespace {
 
-constexpr std::array<const Format*, 22> singles = {
-    &family::f32,      &family::f16,       &family::q4_0,      &family::q4_1,      &family::q5_0,
-    &family::q5_1,     &family::q8_0,      &family::q2_k,      &family::q3_k,      &family::q4_k,
-    &family::q5_k,     &family::q6_k,      &family::iq4_nl,    &family::iq4_xs,    &family::bf16,
-    &family::mxfp4,    &family::mlx_mxfp4, &family::mlx_mxfp8, &family::mlx_nvfp4, &family::mlx_nvfp4_scaled,
-    &family::aqlm_1x8, &family::aqlm_2x8,
+constexpr std::array<const Format*, 20> singles = {
+    &family::f32,   &family::f16,       &family::q4_0,      &family::q4_1,      &family::q5_0,
+    &family::q5_1,  &family::q8_0,      &family::q2_k,      &family::q3_k,      &family::q4_k,
+    &family::q5_k,  &family::q6_k,      &family::iq4_nl,    &family::iq4_xs,    &family::bf16,
+    &family::mxfp4, &family::mlx_mxfp4, &family::mlx_mxfp8, &family::mlx_nvfp4, &family::mlx_nvfp4_scaled,
 };
 
 constexpr auto table = [] {

@@ -15,6 +15,7 @@ using namespace additive;
 constexpr int64_t kRowsTogether = 32;
 constexpr float kLargest = 65504.0f;  ///< of a weight
 constexpr int kSteps = 8;             ///< of conjugate gradients, each time
+constexpr int kFirstRounds = 3;       ///< without moments, before those with them
 constexpr double kWorthwhile = 1e-3;  ///< share of the loss that a round must take away to be followed by another
 constexpr int kBookExponent = 10;     ///< codebooks take this much of the matrix's magnitude, scales the rest
 
@@ -108,9 +109,9 @@ class Steps {
 };
 
 /// Rounds of the three steps until they are no longer worth it; the fit is left at its best. False when cancelled.
-bool run_rounds(Fit& fit, const EncodeOptions& options, Steps& steps) {
+bool run_rounds(Fit& fit, int rounds, const EncodeOptions& options, Steps& steps) {
   Best best(fit);
-  for (int round = 0; round < options.rounds; ++round) {
+  for (int round = 0; round < rounds; ++round) {
     if (!steps.next()) return false;
     reseed_unused(fit);
     fit_codebooks(fit, kSteps);
@@ -130,17 +131,22 @@ bool run_rounds(Fit& fit, const EncodeOptions& options, Steps& steps) {
 Expected<AdditiveMatrix> encode_additive(const float* w, int64_t rows, int64_t cols, const AdditiveShape& shape,
                                          const EncodeOptions& options) {
   if (const Status checked = check(rows, cols, shape); !checked) return fail_with(checked);
-  Steps steps(options, 1 + options.rounds * (options.second_moments != nullptr ? 2 : 1));
+  if (options.beam < 8 || options.beam > 256 || 256 % options.beam != 0) {
+    return fail("additive codebooks: wanted a beam of 8, 16, 32, 64, 128 or 256, got {}", options.beam);
+  }
+  const bool calibrated = options.second_moments != nullptr;
+  const int free_rounds = calibrated ? std::min(options.rounds, kFirstRounds) : options.rounds;
+  Steps steps(options, 1 + free_rounds + (calibrated ? options.rounds : 0));
   const auto cancelled = [] { return fail("cancelled"); };
   if (!steps.next()) return cancelled();
   Fit fit = make_fit(w, rows, cols, shape, options.threads);
   start_with_kmeans(fit, options.seed);
-  if (!run_rounds(fit, options, steps)) return cancelled();
-  if (options.second_moments == nullptr) return stored(fit);
+  if (!run_rounds(fit, free_rounds, options, steps)) return cancelled();
+  if (!calibrated) return stored(fit);
 
-  const Expected<Moments> moments = Moments::prepare(options.second_moments, cols, options.threads);
+  const Expected<Moments> moments = Moments::prepare(options.second_moments, cols, options.damping, options.threads);
   if (!moments) return fail_with(moments);
-  steps.skip_to(1 + options.rounds);
+  steps.skip_to(1 + free_rounds);
   fit.moments = &*moments;
   Best best(fit);
   feed_errors_forward(fit, options.beam);
@@ -149,7 +155,7 @@ Expected<AdditiveMatrix> encode_additive(const float* w, int64_t rows, int64_t c
   } else {
     best.give(fit);
   }
-  if (!run_rounds(fit, options, steps)) return cancelled();
+  if (!run_rounds(fit, options.rounds, options, steps)) return cancelled();
   return stored(fit);
 }
 

@@ -18,12 +18,14 @@ namespace octalane {
 struct EncodeOptions {
   uint64_t seed = 0;
   int threads = 1;
-  int rounds =
-      10;         ///< of codes, codebooks and scales at most, for each of the two objectives; 0: residual k-means alone
-  int beam = 16;  ///< codewords of the first codebook tried for a vector with all of the second; 256: the best pair
-  /// H = sum over tokens of x x^T, K x K row-major, any scale; null: every column counts the same. A hundredth of its
-  /// mean diagonal is added to the diagonal.
+  /// Rounds of codes, codebooks and scales at most. 0: residual k-means, and with moments one pass that feeds errors
+  /// forward.
+  int rounds = 10;
+  /// Codewords of the first codebook that are tried for a vector with all of the second: 8, 16 ... 256, which is all.
+  int beam = 32;
+  /// H = sum over tokens of x x^T, K x K row-major, any scale; null: every column counts the same.
   const float* second_moments = nullptr;
+  double damping = 0.01;                         ///< added to the diagonal of H, in units of its mean
   std::function<void(double share)> progress{};  ///< called on the calling thread, share of the work in [0, 1]
   std::function<bool()> cancelled{};             ///< asked between steps
 };

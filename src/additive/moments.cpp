@@ -9,7 +9,6 @@
 namespace octalane::additive {
 namespace {
 
-constexpr double kDamping = 0.01;  ///< of the mean diagonal
 constexpr int64_t kPanel = 2 * kLanes;
 constexpr int64_t kRows = 4;
 constexpr int64_t kCholeskyBlock = 64;
@@ -97,7 +96,7 @@ bool solve(double* a, double* b, int64_t size) {
   return true;
 }
 
-Expected<Moments> Moments::prepare(const float* h, int64_t size, int threads) {
+Expected<Moments> Moments::prepare(const float* h, int64_t size, double damping, int threads) {
   double diagonal = 0;
   for (int64_t i = 0; i < size; ++i) diagonal += h[i * size + i];
   diagonal /= static_cast<double>(size);
@@ -115,7 +114,7 @@ Expected<Moments> Moments::prepare(const float* h, int64_t size, int threads) {
   std::vector<double> reversed(static_cast<size_t>(size * size));
   for (int64_t i = 0; i < size; ++i) {
     for (int64_t k = 0; k < size; ++k) {
-      const double value = h[i * size + k] / diagonal + (i == k ? kDamping : 0.0);
+      const double value = h[i * size + k] / diagonal + (i == k ? damping : 0.0);
       out.rows_[static_cast<size_t>(i * size + k)] = static_cast<float>(value);
       reversed[static_cast<size_t>((size - 1 - i) * size + size - 1 - k)] = value;
     }

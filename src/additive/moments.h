@@ -25,7 +25,7 @@ class Panels {
 class Moments {
  public:
   /// h: size x size row-major, symmetric. Fails on values that are not finite, or a diagonal without a positive sum.
-  static Expected<Moments> prepare(const float* h, int64_t size, int threads);
+  static Expected<Moments> prepare(const float* h, int64_t size, double damping, int threads);
 
   int64_t size() const { return size_; }
   const float* row(int64_t i) const { return rows_.data() + i * size_; }

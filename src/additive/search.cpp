@@ -28,24 +28,46 @@ OCTALANE_INLINE void dot_tables(const float* table, const float* norms, int64_t 
 
 /// Where the least of 256 values is, the first of equals.
 OCTALANE_INLINE int64_t argmin(const float* values) {
-  Wide least = *wide(values);
-  WideInt at = {};
-  for (int32_t i = 1; i < kCodewords / kLanes; ++i) {
-    const Wide next = wide(values)[i];
-    const WideInt less = next < least;
-    least = less ? next : least;
-    at = less ? WideInt{} + i : at;
+  Wide least[4];
+  WideInt at[4] = {};
+  for (int k = 0; k < 4; ++k) least[k] = wide(values)[k];
+  for (int32_t i = 4; i < kCodewords / kLanes; i += 4) {
+    for (int k = 0; k < 4; ++k) {
+      const Wide next = wide(values)[i + k];
+      const WideInt less = next < least[k];
+      least[k] = less ? next : least[k];
+      at[k] = less ? WideInt{} + i : at[k];
+    }
   }
-  int64_t best = at[0] * kLanes;
-  float value = least[0];
-  for (int64_t lane = 1; lane < kLanes; ++lane) {
-    const int64_t here = at[lane] * kLanes + lane;
-    if (least[lane] < value || (least[lane] == value && here < best)) {
-      value = least[lane];
-      best = here;
+  int64_t best = at[0][0] * kLanes;
+  float value = least[0][0];
+  for (int64_t k = 0; k < 4; ++k) {
+    for (int64_t lane = 0; lane < kLanes; ++lane) {
+      const int64_t here = (at[k][lane] + k) * kLanes + lane;
+      if (least[k][lane] < value || (least[k][lane] == value && here < best)) {
+        value = least[k][lane];
+        best = here;
+      }
     }
   }
   return best;
+}
+
+OCTALANE_INLINE float least_lane(const Wide* least) {
+  float value = least[0][0];
+  for (int64_t lane = 1; lane < kLanes; ++lane) value = std::min(value, least[0][lane]);
+  return value;
+}
+
+/// The least of 256.
+OCTALANE_INLINE float least_value(const float* values) {
+  Wide least[4];
+  for (int k = 0; k < 4; ++k) least[k] = wide(values)[k];
+  for (int64_t i = 4; i < kCodewords / kLanes; i += 4) {
+    for (int k = 0; k < 4; ++k) least[k] = wide(values)[i + k] < least[k] ? wide(values)[i + k] : least[k];
+  }
+  for (int k = 1; k < 4; ++k) least[0] = least[k] < least[0] ? least[k] : least[0];
+  return least_lane(least);
 }
 
 /// The least a[i] + b[i] of 256.
@@ -59,9 +81,7 @@ OCTALANE_INLINE float least_sum(const float* a, const float* b) {
     }
   }
   for (int k = 1; k < 4; ++k) least[0] = least[k] < least[0] ? least[k] : least[0];
-  float value = least[0][0];
-  for (int64_t lane = 1; lane < kLanes; ++lane) value = std::min(value, least[0][lane]);
-  return value;
+  return least_lane(least);
 }
 
 struct PairTables {
@@ -69,25 +89,46 @@ struct PairTables {
   int beam;
 };
 
-/// The best pair: first codewords in the order of the least that they can reach, until none can do better or `beam` of
-/// them have been tried.
+/// The least of the values at i, i + beam, i + 2 beam ... for each i < beam, and where it is; beam a multiple of 8.
+OCTALANE_INLINE void least_of_parts(const float* values, int beam, float* least, int32_t* at) {
+  for (int part = 0; part < beam; part += kLanes) {
+    Wide best = *wide(values + part);
+    WideInt where = {};
+    for (int32_t c = beam; c < kCodewords; c += beam) {
+      const Wide next = *wide(values + part + c);
+      const WideInt less = next < best;
+      best = less ? next : best;
+      where = less ? WideInt{} + c : where;
+    }
+    *wide(least + part) = best;
+    for (int lane = 0; lane < kLanes; ++lane) at[part + lane] = where[lane] + part + lane;
+  }
+}
+
+/// The best pair of those with a promising first codeword: the first codebook is dealt out to `beam` parts, and of each
+/// the one is tried that can reach least.
 OCTALANE_INLINE void best_pair(const PairTables& tables, const float* first, const float* second, uint8_t* codes,
                                bool improve) {
-  const float least_second = second[argmin(second)];
-  alignas(32) float reach[kCodewords];
+  const float least_second = least_value(second);
+  alignas(32) float reach[kCodewords], least[kCodewords];
+  int32_t at[kCodewords];
   for (int64_t i = 0; i < kCodewords; i += kLanes) *wide(reach + i) = *wide(first + i) + *wide(tables.gram_min + i);
+  least_of_parts(reach, tables.beam, least, at);
   float best = kInfinity;
   int64_t best_first = -1;
   if (improve) best = first[codes[0]] + (second[codes[1]] + tables.gram[codes[0] * kCodewords + codes[1]]);
-  for (int tried = 0; tried < tables.beam; ++tried) {
-    const int64_t c = argmin(reach);
-    if (reach[c] + least_second >= best) break;
+  const auto attempt = [&](int64_t c) {
     const float cost = first[c] + least_sum(second, tables.gram + c * kCodewords);
     if (cost < best) {
       best = cost;
       best_first = c;
     }
-    reach[c] = kInfinity;
+  };
+  // The most promising of all first, so that the others need not be tried.
+  const auto most = static_cast<int>(std::min_element(least, least + tables.beam) - least);
+  attempt(at[most]);
+  for (int part = 0; part < tables.beam; ++part) {
+    if (part != most && least[part] + least_second < best) attempt(at[part]);
   }
   if (best_first < 0) return;
   alignas(32) float sums[kCodewords];

@@ -4,13 +4,15 @@
 #include <cmath>
 #include <filesystem>
 #include <map>
+#include <optional>
 
 #include "checkpoint/rows.h"
 #include "checkpoint/writer.h"
+#include "cli/additive_tasks.h"
 #include "cli/command.h"
 #include "cli/conversion.h"
 #include "cli/machine.h"
-#include "cli/table.h"
+#include "cli/quantize_report.h"
 #include "cli/terminal.h"
 #include "core/parallel.h"
 #include "files/quote.h"
@@ -22,6 +24,7 @@ struct Options {
   CommonOptions common;
   std::string in, out, format, container = "auto";
   std::vector<std::string> only, keep;
+  AdditiveOptions additive;
 };
 
 /// What becomes of one tensor.
@@ -51,7 +54,7 @@ Expected<Task> make_task(const Options& options, Container container, const Chec
   } else {
     const Expected<const Format*> checked = tensor_format(file, tensor);
     if (!checked) return fail_with(checked);
-    PickedFormat picked = format_for_row(*find_format(options.format), tensor.cols());
+    PickedFormat picked = format_for_matrix(*find_format(options.format), tensor.role, tensor.cols());
     task.why = std::move(picked.why);
     task.to = picked.format;
   }
@@ -60,6 +63,11 @@ Expected<Task> make_task(const Options& options, Container container, const Chec
                 container == Container::gguf ? "a GGUF file" : "a model folder");
   }
   return task;
+}
+
+/// True for matrices that have to be encoded as a whole.
+bool is_encoded(const Task& task) {
+  return task.to != nullptr && task.to->additive != nullptr && task.to != task.tensor->format;
 }
 
 /// Squared distance and squared norm of a row.
@@ -145,14 +153,44 @@ Expected<double> write_copied(const Task& task, CheckpointWriter& writer) {
   return 0.0;
 }
 
-Json task_json(const Task& task, double error) {
+/// Encodes one matrix; the figures of what was made of it.
+Expected<Json> write_encoded(const Task& task, AdditiveTasks& tasks, const std::string& progress_text,
+                             Progress& progress, CheckpointWriter& writer) {
+  const int64_t cols = task.tensor->cols();
+  const auto read_row = [&](int64_t row, float* out) { task.tensor->matrix().decode_row(task.order.source(row), out); };
+  const Expected<KeptPart> part =
+      tasks.encode({task.tensor->name, task.tensor->rows(), cols, read_row},
+                   [&](double share) { progress.show(fmt::format("{}: {:.0f} %", progress_text, 100 * share)); });
+  if (!part) return fail_with(part);
+  if (const Status written = writer.write(part->matrix); !written) return fail_with(written);
+  const auto weighted = [&](double value) { return tasks.calibrated() ? Json(value) : Json(); };
+  return Json{{"rel_error", part->rel_error},
+              {"weighted_error", weighted(part->weighted_error)},
+              {"rounding",
+               {{"format", AdditiveTasks::rounding_format(cols).name},
+                {"rel_error", part->rtn_error},
+                {"weighted_error", weighted(part->rtn_weighted_error)}}}};
+}
+
+Json task_json(const Task& task, const Json& figures) {
   const std::string& from = task.tensor->type;
-  return {{"name", task.tensor->name},
-          {"from", from},
-          {"to", task.to != nullptr ? std::string(task.to->name) : from},
-          {"rows_reordered", task.order.head_rows > 0},
-          {"rel_error", error},
-          {"why", task.why.empty() ? Json() : Json(task.why)}};
+  Json row{{"name", task.tensor->name},
+           {"from", from},
+           {"to", task.to != nullptr ? std::string(task.to->name) : from},
+           {"rows_reordered", task.order.head_rows > 0},
+           {"why", task.why.empty() ? Json() : Json(task.why)}};
+  row.update(figures);
+  return row;
+}
+
+Expected<Json> write_task(const Task& task, std::optional<AdditiveTasks>& encoder, int threads,
+                          const std::string& progress_text, Progress& progress, CheckpointWriter& writer) {
+  if (is_encoded(task)) return write_encoded(task, *encoder, progress_text, progress, writer);
+  const Expected<double> error = task.to == nullptr             ? write_copied(task, writer)
+                                 : task.to->additive != nullptr ? write_codebooks(task, writer)
+                                                                : write_converted(task, threads, writer);
+  if (!error) return fail_with(error);
+  return Json{{"rel_error", *error}};
 }
 
 /// The keys of the input, with what is said of the weights' format.
@@ -195,6 +233,22 @@ Status check_patterns(const Options& options, const Checkpoint& file) {
   return {};
 }
 
+/// What encodes this run's matrices; none when there are none.
+Expected<std::optional<AdditiveTasks>> make_encoder(const Options& options, const Checkpoint& file,
+                                                    const std::vector<Task>& tasks, int threads) {
+  std::vector<std::string> names;
+  for (const Task& task : tasks) {
+    if (is_encoded(task)) names.push_back(task.tensor->name);
+  }
+  if (names.empty()) return std::optional<AdditiveTasks>();
+  std::string out = options.out;
+  while (out.size() > 1 && out.ends_with('/')) out.pop_back();
+  Expected<AdditiveTasks> made = AdditiveTasks::create(options.common, options.additive, file,
+                                                       *find_format(options.format), names, out + ".parts", threads);
+  if (!made) return fail_with(made);
+  return std::optional<AdditiveTasks>(std::move(*made));
+}
+
 Expected<Json> convert(const Options& options, Container container, const Checkpoint& file, int threads) {
   if (const Format& format = *find_format(options.format); !can_hold(container, format)) {
     return fail("--format: {} has no place in {}", format.name,
@@ -207,38 +261,42 @@ Expected<Json> convert(const Options& options, Container container, const Checkp
     if (!task) return fail_with(task);
     tasks.push_back(std::move(*task));
   }
+  const InterruptScope scope;
+  Expected<std::optional<AdditiveTasks>> encoder = make_encoder(options, file, tasks, threads);
+  if (!encoder) return fail_with(encoder);
   Expected<GgufFile> metadata = output_metadata(options, file);
   if (!metadata) return fail_with(metadata);
   Expected<CheckpointWriter> writer = CheckpointWriter::create(options.out, container, std::move(*metadata));
   if (!writer) return fail_with(writer);
   if (const Status declared = declare_tensors(file, tasks, *writer); !declared) return fail_with(declared);
 
-  const InterruptScope scope;
   Progress progress;
   Json tensors = Json::array();
   for (const Task& task : tasks) {
-    progress.show(fmt::format("{} of {}: {}", tensors.size() + 1, tasks.size(), quote(task.tensor->name)));
-    const Expected<double> error = task.to == nullptr             ? write_copied(task, *writer)
-                                   : task.to->additive != nullptr ? write_codebooks(task, *writer)
-                                                                  : write_converted(task, threads, *writer);
-    if (!error) return fail_with(error);
+    const std::string text = fmt::format("{} of {}: {}", tensors.size() + 1, tasks.size(), quote(task.tensor->name));
+    progress.show(text);
+    const Expected<Json> figures = write_task(task, *encoder, threads, text, progress, *writer);
+    if (!figures) return fail_with(figures);
     file.release(*task.tensor);
-    tensors.push_back(task_json(task, *error));
+    tensors.push_back(task_json(task, *figures));
   }
   if (const Status finished = writer->finish(); !finished) return fail_with(finished);
-  return tensors;
+  Json result{{"tensors", std::move(tensors)}};
+  if (encoder->has_value()) {
+    (*encoder)->parts().remove();
+    result["calibration_tokens"] = (*encoder)->calibration_tokens();
+    result["resumed"] = (*encoder)->resumed();
+  }
+  return result;
 }
 
-void print_people(const Json& result) {
-  Table table({{"tensor"}, {"from"}, {"to"}, {"relative error", Table::Align::right}, {""}});
-  for (const Json& tensor : result["tensors"]) {
-    table.add({quote(tensor["name"].get<std::string>()), tensor["from"].get<std::string>(),
-               tensor["to"].get<std::string>(), fmt::format("{:.3e}", tensor["rel_error"].get<double>()),
-               tensor["why"].is_null() ? "" : tensor["why"].get<std::string>()});
+/// Formats that can be made of values, block by block or as a whole.
+std::vector<std::string> quantize_formats() {
+  std::vector<std::string> names = encodable_formats();
+  for (const Format* format : formats()) {
+    if (format->additive != nullptr && !format->additive->by_rows) names.emplace_back(format->name);
   }
-  for (const Json& key : result["not_kept"]) fmt::print("not kept: {}\n", quote(key.get<std::string>()));
-  fmt::print("{}\n{}: {} bytes, from {} bytes, in {:.1f} s\n", table.text(), result["output"].get<std::string>(),
-             result["bytes_out"].get<uint64_t>(), result["bytes_in"].get<uint64_t>(), result["seconds"].get<double>());
+  return names;
 }
 
 Expected<int> quantize(const Options& options) {
@@ -253,22 +311,24 @@ Expected<int> quantize(const Options& options) {
   const Expected<Context> context = make_context(options.common);
   if (!context) return fail_with(context);
   const Container container = output_container(options.out, options.container, *find_format(options.format));
-  Expected<Json> tensors = convert(options, container, *file, context->threads());
-  if (!tensors) return fail_with(tensors);
-  const Json result{
-      {"input", options.in},
-      {"output", options.out},
-      {"format", options.format},
-      {"not_kept", container == Container::folder ? Json(keys_folders_lack(file->metadata())) : Json::array()},
-      {"bytes_in", file->file_bytes()},
-      {"container", container == Container::gguf ? "gguf" : "safetensors"},
-      {"bytes_out", bytes_on_disk(options.out)},
-      {"seconds", now_seconds() - start},
-      {"tensors", std::move(*tensors)}};
+  if (!options.additive.calibration.text.empty() && find_format(options.format)->additive == nullptr) {
+    return fail("--calibrate: wanted a format of additive codebooks (--format), got {}", options.format);
+  }
+  const Expected<Json> converted = convert(options, container, *file, context->threads());
+  if (!converted) return fail_with(converted);
+  Json result{{"input", options.in},
+              {"output", options.out},
+              {"format", options.format},
+              {"not_kept", container == Container::folder ? Json(keys_folders_lack(file->metadata())) : Json::array()},
+              {"bytes_in", file->file_bytes()},
+              {"container", container == Container::gguf ? "gguf" : "safetensors"},
+              {"bytes_out", bytes_on_disk(options.out)},
+              {"seconds", now_seconds() - start}};
+  result.update(*converted);
   if (options.common.json) {
     print_json(result);
   } else {
-    print_people(result);
+    print_quantized(result);
   }
   return 0;
 }
@@ -283,16 +343,23 @@ Command quantize_command(CLI::App& parent) {
       "nearest format of smaller blocks with at least its bits. Vectors (norms, biases) become f32, which is exact. "
       "Between a GGUF file and a folder the tokenizer (byte-level BPE), the configuration and the order of q and k "
       "rows "
-      "are translated.");
+      "are translated. Additive codebooks are searched for, matrix by matrix; finished ones lie in OUT.parts until all "
+      "are, so that an interrupted run goes on when it is started again.");
   auto options = std::make_shared<Options>();
   flags.text("IN", options->in, kModelHelp, Need::required);
-  flags.text("OUT", options->out, "What to write: a GGUF file, or a new folder for formats that begin with mlx-",
-             Need::required);
-  flags.choice("--format", options->format, encodable_formats(), "What the weights become", Need::required);
+  flags.text("OUT", options->out,
+             "What to write: a GGUF file, or a new folder for formats of MLX and additive codebooks", Need::required);
+  flags.choice("--format", options->format, quantize_formats(), "What the weights become", Need::required);
   flags.patterns("--tensor", options->only, "Convert only tensors of this name, copy the others");
   flags.patterns("--keep", options->keep, "Copy tensors of this name as they are, such as token_embd.weight");
   flags.choice("--container", options->container, {"auto", "gguf", "folder"},
-               "Where the weights go; auto: a folder for mlx- formats, else a GGUF file");
+               "Where the weights go; auto: a folder for formats that GGUF lacks, else a GGUF file");
+  flags.seed(options->additive.seed, "Seed of the search for codebooks");
+  flags.text(
+      "--calibrate", options->additive.calibration.text,
+      "A text: codebooks then lower the error of layers' outputs over its tokens; needs up to 2 GiB for moments");
+  flags.number("--calibrate-tokens", options->additive.calibration.tokens, 1, int64_t{1} << 24,
+               "Use at most this many tokens of it, in windows of 512");
   flags.common(options->common);
   return {flags.app(), [options] { return quantize(*options); }};
 }

@@ -204,6 +204,7 @@ TEST(AdditiveEncode, what_cannot_be_encoded_is_refused_in_one_line) {
   EXPECT_THAT(refused(64, {2, 5, 128}), HasSubstr("got 2 of 5"));
   EXPECT_THAT(refused(64, {2, 8, 48}), HasSubstr("48"));
   EXPECT_THAT(refused(60, {2, 8, 64}), HasSubstr("64 x 60"));
+  EXPECT_THAT(refused(64, {2, 8, 64}, {.beam = 12}), HasSubstr("got 12"));
   Values moments(64 * 64, 0.0f);
   EXPECT_THAT(refused(64, {2, 8, 64}, {.second_moments = moments.data()}), HasSubstr("positive"));
   moments[65 * 3] = std::numeric_limits<float>::quiet_NaN();

@@ -16,7 +16,7 @@ constexpr int64_t kRowsTogether = 32;
 constexpr float kLargest = 65504.0f;  ///< of a weight
 constexpr int kSteps = 8;             ///< of conjugate gradients, each time
 constexpr int kFirstRounds = 3;       ///< without moments, before those with them
-constexpr double kWorthwhile = 1e-3;  ///< share of the loss that a round must take away to be followed by another
+constexpr double kWorthwhile = 3e-3;  ///< share of the loss that a round must take away to be followed by another
 constexpr int kBookExponent = 10;     ///< codebooks take this much of the matrix's magnitude, scales the rest
 
 Status check(int64_t rows, int64_t cols, const AdditiveShape& shape) {

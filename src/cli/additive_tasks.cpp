@@ -13,7 +13,7 @@ namespace octalane::cli {
 namespace {
 
 /// A change of what the encoder makes of the same weights changes this.
-constexpr std::string_view kEncoder = "additive encoder 1";
+constexpr std::string_view kEncoder = "additive encoder 2";
 
 std::vector<float> rounded(const Format& format, const std::vector<float>& weights, int64_t cols, int threads) {
   std::vector<float> out(weights.size());

@@ -18,7 +18,7 @@ struct Case {
          moments = moments_of(inputs, cols);
 
   AdditiveMatrix encoded(const AdditiveShape& shape, int rounds, bool calibrated, int beam = 32) const {
-    EncodeOptions options{.rounds = rounds, .beam = beam};
+    EncodeOptions options{.rounds = rounds, .beam = beam, .damping = 0.01};
     if (calibrated) options.second_moments = moments.data();
     return encode_additive(w.data(), rows, cols, shape, options).value();
   }

@@ -145,7 +145,10 @@ void set_additive_config(const Format& format, const std::vector<std::string>& d
                                      {"nbits_per_codebook", 8}, {"linear_weights_not_to_quantize", dense}};
     return;
   }
-  config["codegemm"] = {{"group_size", layout.shape.group == 0 ? -1 : layout.shape.group},
+  const Json layers{"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj",
+                    "mlp.gate_proj",    "mlp.up_proj",      "mlp.down_proj"};
+  config["codegemm"] = {{"arch_config", {{"layers_name", "layers"}, {"model_name", "model"}, {"module_names", layers}}},
+                        {"group_size", layout.shape.group == 0 ? -1 : layout.shape.group},
                         {"vec_len", layout.shape.vector},
                         {"num_codebooks", layout.shape.books},
                         {"nbits_per_codebook", 8}};

@@ -324,8 +324,10 @@ TEST_F(AdditiveWriter, config_says_what_the_programs_of_each_kind_look_for) {
     fs::remove_all(path_);
     return config;
   };
-  const json codegemm{{"group_size", -1}, {"vec_len", 4}, {"num_codebooks", 2}, {"nbits_per_codebook", 8}};
-  EXPECT_EQ(written("additive-m2v4-row")["codegemm"], codegemm);
+  json codegemm = written("additive-m2v4-row")["codegemm"];
+  EXPECT_EQ(codegemm["arch_config"]["module_names"].size(), 7u);
+  codegemm.erase("arch_config");
+  EXPECT_EQ(codegemm, json({{"group_size", -1}, {"vec_len", 4}, {"num_codebooks", 2}, {"nbits_per_codebook", 8}}));
   EXPECT_FALSE(written("additive-m2v4-row").contains("quantization_config"));
   const json aqlm{{"quant_method", "aqlm"},  {"in_group_size", 8},
                   {"out_group_size", 1},     {"num_codebooks", 1},

@@ -2,7 +2,7 @@
 PROMPT ?= The three primary colours are
 COUNT ?= 48
 
-.PHONY: run test bench build format format-check clean
+.PHONY: run test bench bench-additive build format format-check clean
 
 run: build
 	@model=$$(scripts/fetch_model.sh) && build/release/octalane run -m "$$model" -p "$(PROMPT)" -n $(COUNT)
@@ -19,6 +19,10 @@ test:
 bench: build
 	build/release/octalane bench gemm --format q4_0 --rows 1536 --cols 576 --tokens 1,8,512
 	@model=$$(scripts/fetch_model.sh) && build/release/octalane bench model -m "$$model"
+
+bench-additive: build
+	@cmake --build --preset release --target additive_bench
+	build/release/bench/additive/additive_bench $(ARGS)
 
 format format-check:
 	@scripts/bootstrap.sh test

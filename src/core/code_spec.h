@@ -74,7 +74,12 @@ struct ScaleSpec {
   int16_t group = 0;  ///< 16..128; 0 for float elements
   int16_t super = 0;
   bool has_bias = false;
+  bool powers_of_two = false;  ///< every scale is one, though a wider type stores them: E8M0 that keeps its NaN
 
+  /// Scales that can move exactly to one per row, as far as they lie together.
+  OCTALANE_INLINE constexpr bool are_powers_of_two() const {
+    return powers_of_two || type == ScaleType::e8m0 || type == ScaleType::e8m0_half;
+  }
   OCTALANE_INLINE constexpr bool nested() const { return super > 0; }
   friend constexpr bool operator==(const ScaleSpec&, const ScaleSpec&) = default;
 };

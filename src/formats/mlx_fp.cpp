@@ -163,7 +163,7 @@ constinit const Format mlx_mxfp4{
     .name = "mlx-mxfp4",
     .block = mx_values,
     .block_bytes = sizeof(BlockMxFp4),
-    .spec = {.code = e2m1, .scale = {.type = ScaleType::bf16, .group = mx_values}},
+    .spec = {.code = e2m1, .scale = {.type = ScaleType::bf16, .group = mx_values, .powers_of_two = true}},
     .to_planes = planes_of_mxfp4,
     .from_float = encode_fp<BlockMxFp4, mx_values, block_of_mxfp4>,
     .parts = mxfp4_parts,

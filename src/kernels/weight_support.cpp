@@ -57,8 +57,7 @@ std::string why_not_e4m3(const WeightSpec& spec, StagedType staged) {
         return fmt::format("level {} is no E4M3 value: no f8 lane", level);
     }
   }
-  const bool powers = spec.scale.type == ScaleType::e8m0 || spec.scale.type == ScaleType::e8m0_half;
-  if (staged == StagedType::f8_row && (!powers || spec.scale.nested())) {
+  if (staged == StagedType::f8_row && (!spec.scale.are_powers_of_two() || spec.scale.nested())) {
     return "scales that need not be powers of two: they do not move to one per row, use f8.group";
   }
   return {};

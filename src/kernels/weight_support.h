@@ -10,7 +10,8 @@ namespace octalane {
 /// Why these weights cannot be packed and staged by the kernels of this room; empty = they can.
 /// Codes of 2 3 4 5 6 8 bits or floats; groups 16 32 64 128; super a multiple of max(32, group), at most 256.
 /// s8.nested needs nested scales; re-encoded types refuse integer codes of 8 bits (it would cost more than such formats
-/// lose). The f8 lanes take E4M3 codes and tables of levels that E4M3 holds, without bias; f8.row scales of type E8M0.
+/// lose). The f8 lanes take E4M3 codes and tables of levels that E4M3 holds, without bias; f8.row
+/// scales that are powers of two.
 std::string why_not_staged(const Problem& problem);
 /// The same for kernels that do not know codebooks.
 std::string why_not_plain(const Problem& problem);

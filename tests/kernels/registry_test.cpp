@@ -145,6 +145,11 @@ TEST(Supports, e4m3_lanes_want_weights_that_e4m3_holds) {
   EXPECT_EQ(reason(StagedType::f8_group, spec_named("e4m3_g64_f32").spec, 128), "");
   EXPECT_EQ(reason(StagedType::f8_row, spec_named("e4m3_g64_f32").spec, 128),
             "scales that need not be powers of two: they do not move to one per row, use f8.group");
+  WeightSpec powers = spec_named("table_g32_e8m0").spec;
+  powers.scale.type = ScaleType::bf16;  // as mlx-mxfp4 is read
+  EXPECT_NE(reason(StagedType::f8_row, powers, 128), "");
+  powers.scale.powers_of_two = true;
+  EXPECT_EQ(reason(StagedType::f8_row, powers, 128), "");
 }
 
 TEST(Supports, matrix_tiles_want_whole_groups_of_signed_levels) {

@@ -5,6 +5,7 @@
 #include "kernels/amx/panels.h"
 #include "kernels/amx/tiles.h"
 #include "kernels/avx512bf16/decode.h"
+#include "kernels/tiles/codebook.h"
 
 namespace octalane::amx {
 namespace {
@@ -55,10 +56,40 @@ void decode(const PackedView& w, const GroupCut& cut, int64_t tile, int64_t tile
   }
 }
 
+/// The same for codebook weights.
+template <int Books, int Vector>
+void decode_codebooks(const PackedView& w, const GroupCut& cut, int64_t tile, int64_t tile_end, int64_t group0,
+                      int64_t depth, std::byte* panel) {
+  const Records records(panel, cut);
+  const int blocks = cut.group / kBlockCols;  // of 32 columns, in a group
+  const __m512 unit = _mm512_set1_ps(w.codebooks.unit);
+  for (int64_t t = tile; t < tile_end; ++t) {
+    const int64_t half = (t - tile) % 2;
+    for_each_block(w, t, group0 * blocks, (group0 + depth) * blocks,
+                   [&](const std::byte* block, const std::byte* record, int in_record, int64_t b)
+                       OCTALANE_INLINE_LAMBDA {
+                         std::byte* const out = records.at(b / blocks - group0, (t - tile) / 2);
+                         std::byte* const levels = out + half * kRows * cut.group + b % blocks * (kBlockCols * kRows);
+                         tiles::decode_codebook_block<Books, Vector>(w.codebooks.fixed, block, 0,
+                                                                     reinterpret_cast<int8_t(*)[kRows][4]>(levels));
+                         if (b % blocks != 0) return;
+                         const GroupScales scales = group_scales(w, record, in_record / blocks);
+                         _mm512_store_ps(records.scales(out) + half * kRows, _mm512_mul_ps(scales.scale, unit));
+                         _mm512_store_ps(records.scales(out) + kPairRows + half * kRows, _mm512_setzero_ps());
+                       });
+  }
+}
+
 using DecodeGroups = void (*)(const PackedView&, const GroupCut&, int64_t tile, int64_t tile_end, int64_t group0,
                               int64_t depth, std::byte* panel);
 
 DecodeGroups decoder_for(const CodeSpec& code) {
+  if (code.is_codebook()) {
+    DecodeGroups decode_groups = nullptr;
+    tiles::with_codebooks(
+        code, [&](auto books, auto vector) { decode_groups = decode_codebooks<books.value, vector.value>; });
+    return decode_groups;
+  }
   if (code.map == CodeMap::table) return decode<4, true>;
   switch (code.bits) {
     case 2: return decode<2, false>;

@@ -13,18 +13,18 @@ using namespace amx;
 
 /// Half a tile of columns takes as long as a whole one, and bytes are signed.
 std::string why_not_groups(const Problem& problem) {
-  std::string why = why_not_plain(problem);
+  std::string why = why_not_staged(problem);
   const WeightSpec& w = problem.weights;
   if (!why.empty()) return why;
   if (w.scale.group < 32) return fmt::format("groups of {} columns, wanted at least 32", w.scale.group);
-  if (w.code.bits == 8 && w.code.zero < 128) return "levels of 0 to 255, wanted signed bytes";
+  if (!w.code.is_codebook() && w.code.bits == 8 && w.code.zero < 128) return "levels of 0 to 255, wanted signed bytes";
   return {};
 }
 
 /// 32 tokens x 32 rows at once; a matrix product of 16 x 16 outputs takes 16 clocks.
 constexpr Kernel row(StagedType staged, Exactness exactness, ActivationGroups (*groups)(const WeightSpec&),
                      int64_t (*scratch)(const Problem&), void (*run)(const MatmulArgs&),
-                     std::string (*supports)(const Problem&) = why_not_plain) {
+                     std::string (*supports)(const Problem&) = why_not_staged) {
   const bool bf16 = staged == StagedType::bf16;
   return {.staged = staged,
           .op = Op::gemm,

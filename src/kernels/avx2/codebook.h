@@ -67,13 +67,16 @@ class CodebookDecoder {
 
   template <class Sink>
   OCTALANE_INLINE void record(const std::byte* record, const Sink& sink) const {
-    Pair scale{};
-    bool finite = true;
-    for (int column = 0; column < w_.record.cols; column += Vector) {
-      if (column % kBlockCols == 0) {
-        scale = load_scales(w_.spec.scale.type, record + w_.record.scale, column / w_.spec.scale.group * kRows);
-        finite = is_finite(scale);
-      }
+    for (int b = 0; b < w_.record.cols / kBlockCols; ++b) block(record, b, sink);
+  }
+
+  /// The 32 columns of block b of a record.
+  template <class Sink>
+  OCTALANE_INLINE void block(const std::byte* record, int b, const Sink& sink) const {
+    const int first = b * kBlockCols;
+    const Pair scale = load_scales(w_.spec.scale.type, record + w_.record.scale, first / w_.spec.scale.group * kRows);
+    const bool finite = is_finite(scale);
+    for (int column = first; column < first + kBlockCols; column += Vector) {
       Pair columns[Vector];
       decode(record, column, scale, finite, columns);
       unroll<Vector>([&](auto c) OCTALANE_INLINE_LAMBDA { sink(column + c.value, columns[c.value]); });

@@ -29,7 +29,7 @@ constexpr Kernel restaged_row(StagedType staged, ActivationGroups (*groups)(cons
           .groups = groups,
           .instruction = "vpmaddubsw",
           .nominal_ops_per_clock = kMaddubsRate,
-          .supports = why_not_plain,
+          .supports = why_not_staged,
           .scratch_bytes = s8_restaged_scratch,
           .run = run};
 }

@@ -2,6 +2,7 @@
 // each weight decoded in fp32 as core/code_spec.h states and rounded once, to nearest-even (subnormals to 0).
 #pragma once
 
+#include "kernels/avx2/codebook.h"
 #include "kernels/vnni/unpack.h"
 
 namespace octalane::avx512bf16 {
@@ -152,6 +153,38 @@ class FloatDecoder {
   const PackedView& w_;
 };
 
+/// Codebook weights, likewise.
+template <int Books, int Vector>
+class CodebookDecoder {
+ public:
+  OCTALANE_INLINE explicit CodebookDecoder(const PackedView& w) : w_(w), columns_(w) {}
+
+  OCTALANE_INLINE void operator()(int64_t tile, int64_t begin, int64_t end, std::byte* out, int64_t stride) const {
+    for_each_block(w_, tile, begin, end,
+                   [&](const std::byte*, const std::byte* record, int in_record, int64_t b) OCTALANE_INLINE_LAMBDA {
+                     std::byte* const to = out + (b - begin) * stride;
+                     __m512 even;
+                     columns_.block(record, in_record,
+                                    [&](int column, const avx2::Pair& weights) OCTALANE_INLINE_LAMBDA {
+                                      const int p = column % kBlockCols / 2;
+                                      if (column % 2 == 0) {
+                                        even = join(weights);
+                                      } else {
+                                        _mm512_store_si512(to + p * 64, pair_of(even, join(weights)));
+                                      }
+                                    });
+                   });
+  }
+
+ private:
+  OCTALANE_INLINE static __m512 join(const avx2::Pair& rows) {
+    return _mm512_insertf32x8(_mm512_castps256_ps512(rows.v[0]), rows.v[1], 1);
+  }
+
+  const PackedView& w_;
+  avx2::CodebookDecoder<Books, Vector> columns_;
+};
+
 /// body(decoder) with the decoder of these weights.
 template <class Body>
 OCTALANE_INLINE void with_decoder(const PackedView& w, const Body& body) {
@@ -162,6 +195,9 @@ OCTALANE_INLINE void with_decoder(const PackedView& w, const Body& body) {
     case CodeMap::table: return body(CodeDecoder<4>(w));
     case CodeMap::e4m3: return body(CodeDecoder<8, true>(w));
     case CodeMap::codebook:
+      return tiles::with_codebooks(w.spec.code, [&](auto books, auto vector) OCTALANE_INLINE_LAMBDA {
+        body(CodebookDecoder<books.value, vector.value>(w));
+      });
     case CodeMap::offset: break;
   }
   switch (w.spec.code.bits) {

@@ -21,7 +21,7 @@ constexpr Kernel kernels[] = {
      .instruction = "vdpbf16ps",
      // As slow as where the instruction is split up: half of what two fused multiply-adds a clock make.
      .nominal_ops_per_clock = 32,
-     .supports = why_not_plain,
+     .supports = why_not_staged,
      .scratch_bytes = bf16_scratch,
      .run = bf16_gemm},
 };

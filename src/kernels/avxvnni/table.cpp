@@ -26,7 +26,7 @@ constexpr Kernel row(StagedType staged, Op op, double rate, int64_t (*scratch)(c
           .instruction = "vpdpbusd",
           .nominal_ops_per_clock = rate,
           .max_tokens = op == Op::gemv ? kGemvTokens : INT64_MAX,
-          .supports = why_not_plain,
+          .supports = op == Op::gemm ? why_not_staged : why_not_plain,
           .scratch_bytes = scratch,
           .run = run};
 }

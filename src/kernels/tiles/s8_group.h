@@ -1,6 +1,7 @@
 // s8.group: exact codes, a drain per group.
 #pragma once
 
+#include "kernels/tiles/codebook.h"
 #include "kernels/tiles/dots.h"
 #include "kernels/tiles/gemm.h"
 
@@ -125,6 +126,22 @@ void decode_groups(const PackedView& w, const std::byte* record, int count, Grou
   }
 }
 
+/// The same for codebook weights: levels plus 128.
+template <class V, int Books, int Vector>
+void decode_codebook_groups(const PackedView& w, const std::byte* record, int count, GroupPanel<V>& panel) {
+  const auto unit = V::all_f32(reinterpret_cast<const std::byte*>(&w.codebooks.unit));
+  int quad = 0, group = 0;
+  for (int r = 0; r < count; ++r, record += w.record.bytes) {
+    for (int b = 0; b < w.record.cols / kBlockCols; ++b, quad += 8) {
+      decode_codebook_block<Books, Vector>(w.codebooks.fixed, record + b * w.record.block_bytes, 128,
+                                           panel.codes + quad);
+    }
+    for (int g = 0; g < w.record.groups; ++g, ++group) {
+      V::store(panel.scale[group], V::times(V::group_scales(w, record, g).scale, unit));
+    }
+  }
+}
+
 template <class Vectors, bool Split>
 struct S8GroupLane {
   using V = Vectors;
@@ -156,10 +173,17 @@ struct S8GroupLane {
 template <class V, bool Split>
 void s8_group_gemm(const MatmulArgs& args) {
   S8GroupLane<V, Split> lane{args, nullptr, 0, {args.x.groups}};
-  with_stager<V>(args.w, [&]<class Stager>(const Stager& stager) {
-    lane.decode_panel = decode_groups<V, Stager>;
-    lane.fold = stager.fold();
-  });
+  if (!Split && args.w.spec.code.is_codebook()) {
+    lane.fold = 128;
+    with_codebooks(args.w.spec.code, [&](auto books, auto vector) {
+      lane.decode_panel = decode_codebook_groups<V, books.value, vector.value>;
+    });
+  } else {
+    with_stager<V>(args.w, [&]<class Stager>(const Stager& stager) {
+      lane.decode_panel = decode_groups<V, Stager>;
+      lane.fold = stager.fold();
+    });
+  }
   Gemm(lane, args).run();
 }
 

@@ -1,3 +1,4 @@
+#include "kernels/avx2/codebook.h"
 #include "kernels/tiles/gemm.h"
 #include "kernels/tiles/tokens.h"
 #include "kernels/vnni/decode.h"
@@ -26,6 +27,18 @@ void decode_panel(const PackedView& w, const std::byte* record, int count, Float
                            OCTALANE_INLINE_LAMBDA { _mm512_store_ps(to + column * kRows, weights); };
     decoder.record(
         records, [](int) OCTALANE_INLINE_LAMBDA {}, store);
+  }
+}
+
+template <int Books, int Vector>
+void decode_codebook_panel(const PackedView& w, const std::byte* record, int count, FloatPanel& panel) {
+  const avx2::CodebookDecoder<Books, Vector> decoder(w);
+  float* to = panel.weights[0];
+  for (int r = 0; r < count; ++r, record += w.record.bytes, to += w.record.cols * kRows) {
+    decoder.record(record, [to](int column, const avx2::Pair& weights) OCTALANE_INLINE_LAMBDA {
+      _mm256_store_ps(to + column * kRows, weights.v[0]);
+      _mm256_store_ps(to + column * kRows + 8, weights.v[1]);
+    });
   }
 }
 
@@ -76,7 +89,13 @@ struct Bf16Lane {
 
 void bf16_gemm(const MatmulArgs& args) {
   Bf16Lane lane{args, nullptr, {}};
-  with_decoder(args.w, [&]<class Decoder>(const Decoder&) { lane.decode_panel = decode_panel<Decoder>; });
+  if (args.w.spec.code.is_codebook()) {
+    tiles::with_codebooks(args.w.spec.code, [&](auto books, auto vector) {
+      lane.decode_panel = decode_codebook_panel<books.value, vector.value>;
+    });
+  } else {
+    with_decoder(args.w, [&]<class Decoder>(const Decoder&) { lane.decode_panel = decode_panel<Decoder>; });
+  }
   tiles::Gemm(lane, args).run();
 }
 

@@ -35,7 +35,7 @@ constexpr Kernel row(StagedType staged, Op op, TileShape tile, double rate, int6
           .max_tokens = op == Op::gemm ? INT64_MAX
                         : bf16         ? kGemvTokens
                                        : kGemvTokens * kGemvBlocks,
-          .supports = why_not_plain,
+          .supports = op == Op::gemm ? why_not_staged : why_not_plain,
           .scratch_bytes = scratch,
           .run = run};
 }

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <map>
+#include <memory>
+#include <string_view>
 #include <vector>
 
 #include "core/aligned_buffer.h"
@@ -10,8 +12,10 @@
 
 namespace octalane::bench {
 
-/// N x K random codes, Gaussian codebooks (the second a third of the first), scales of one sign around 1/sqrt(K):
-/// m = 2, v = 8, g = 128, and `tokens` Gaussian rows of activations. All from the seed.
+inline constexpr std::string_view kFormat = "additive-m2v8-g128";
+
+/// N x K weights of random codes, of a standard deviation of about 1/sqrt(K), and `tokens` Gaussian rows of
+/// activations. All from the seed.
 class Fixture {
  public:
   Fixture(int64_t rows, int64_t cols, int64_t tokens, uint64_t seed);

@@ -7,7 +7,6 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -205,14 +204,14 @@ Expected<int> run(const Options& options) {
       cells.push_back(std::move(*cell));
     }
   }
-  fmt::print("additive m2v8g128, {} x {}, one thread, outputs equal bit for bit\n{}", options.rows, options.cols,
+  fmt::print("{}, {} x {}, one thread, outputs equal bit for bit\n{}", kFormat, options.rows, options.cols,
              table.text());
   if (options.out.empty()) return 0;
   const Json receipt{{"command", cli::command_line()},
                      {"machine", cli::machine_json(*context)},
                      {"rows", options.rows},
                      {"cols", options.cols},
-                     {"format", "additive-m2v8-g128"},
+                     {"format", kFormat},
                      {"seed", options.seed},
                      {"sampling", fmt::format("{} fixtures, {} warm-up and {} measured cycles, order drawn anew",
                                               kFixtures, kWarmUp, kCycles)},

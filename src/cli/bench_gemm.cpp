@@ -58,30 +58,19 @@ Expected<Context> lane_context(const Options& options, const std::string& lane) 
 }
 
 Expected<Bound> bind(const Options& options, const Format& format, const std::string& lane,
-                     const std::vector<std::byte>& weights) {
+                     const StoredMatrix& weights) {
   Expected<Context> context = lane_context(options, lane);
   if (!context) return fail_with(context);
   Bound bound{lane, {}};
   int64_t copies = 1;
   for (int64_t i = 0; i < copies; ++i) {
-    Expected<Linear> linear =
-        Linear::bind(*context, std::string(format.name), format, weights.data(), options.rows, options.cols);
+    Expected<Linear> linear = Linear::bind(*context, std::string(format.name), weights);
     if (!linear) return fail_with(linear);
     const int64_t wanted = options.sampling.cold ? std::min(2 * last_level_cache_bytes(), kMostColdBytes) : 0;
     copies = std::max<int64_t>(1, (wanted + linear->bytes() - 1) / linear->bytes());
     bound.copies.push_back(std::move(*linear));
   }
   return bound;
-}
-
-std::vector<std::byte> random_weights(const Options& options, const Format& format, int threads) {
-  const RandomBlocks random(format, 1 / std::sqrt(static_cast<double>(options.cols)), options.seed, threads);
-  const int64_t row_bytes = format.row_bytes(options.cols);
-  std::vector<std::byte> bytes(static_cast<size_t>(options.rows * row_bytes));
-  parallel_for(threads, options.rows, 1, [&](int, int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; ++row) random.fill_row(0, row, options.cols, bytes.data() + row * row_bytes);
-  });
-  return bytes;
 }
 
 /// Multiplies once and judges the output, before anything is timed. An error beyond what fp32 sums of this length can
@@ -209,11 +198,12 @@ Status bench_format(const Options& options, const Format& format, int threads, R
                     Json& pairs) {
   const auto wait = [&]() -> Status { return options.sampling.turns ? wait_for_turn() : Status(); };
   if (const Status turn = wait(); !turn) return turn;
-  const std::vector<std::byte> weights = random_weights(options, format, threads);
+  const double deviation = 1 / std::sqrt(static_cast<double>(options.cols));
+  const RandomMatrix weights = random_matrix(format, options.rows, options.cols, deviation, options.seed, threads);
   std::vector<Bound> bounds;
   for (const std::string& lane : {options.common.lane, options.against}) {
     if (lane.empty()) continue;
-    Expected<Bound> bound = bind(options, format, lane, weights);
+    Expected<Bound> bound = bind(options, format, lane, weights.matrix);
     if (!bound) return fail_with(bound);
     bounds.push_back(std::move(*bound));
   }
@@ -322,7 +312,7 @@ Command bench_gemm_command(CLI::App& bench) {
       "Rows "
       "are weight rows (outputs), columns the length of a row.");
   auto options = std::make_shared<Options>();
-  flags.choices("--format", options->formats, encodable_formats(), "Weight formats", Need::required);
+  flags.choices("--format", options->formats, random_formats(), "Weight formats", Need::required);
   flags.number("--rows", options->rows, 1, int64_t{1} << 28, "Weight rows, N", Need::required);
   flags.number("--cols", options->cols, 1, int64_t{1} << 24, "Weight columns, K", Need::required);
   flags.numbers("--tokens", options->tokens, "Rows of activations, M");

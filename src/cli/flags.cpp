@@ -71,6 +71,14 @@ std::vector<std::string> encodable_formats() {
   return names;
 }
 
+std::vector<std::string> random_formats() {
+  std::vector<std::string> names = encodable_formats();
+  for (const Format* format : formats()) {
+    if (format->additive != nullptr) names.emplace_back(format->name);
+  }
+  return names;
+}
+
 Flags::Flags(CLI::App& parent, const std::string& name, const std::string& description)
     : app_(parent.add_subcommand(name, description)) {}
 

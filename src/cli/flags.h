@@ -83,5 +83,7 @@ inline constexpr const char* kModelHelp =
 /// Names that choice() takes: lanes, formats that this build can make from fp32.
 std::vector<std::string> lane_names();
 std::vector<std::string> encodable_formats();
+/// Those, and additive codebooks, which can be made up without an encoder.
+std::vector<std::string> random_formats();
 
 }  // namespace octalane::cli

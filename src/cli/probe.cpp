@@ -20,7 +20,7 @@ namespace {
 
 /// Formats whose kernels are measured unless others are asked for.
 std::vector<std::string> gguf_formats() {
-  std::vector<std::string> names = encodable_formats();
+  std::vector<std::string> names = random_formats();
   std::erase_if(names, [](const std::string& name) { return find_format(name)->ggml_type < 0; });
   return names;
 }
@@ -291,7 +291,7 @@ Command probe_command(CLI::App& parent) {
   auto options = std::make_shared<Options>();
   flags.number("--repeats", options->repeats, 1, 1000, "Samples of each figure");
   flags.number("--sample-ms", options->sample_ms, 1, 10000, "Length of a sample in milliseconds");
-  flags.choices("--format", options->formats, encodable_formats(),
+  flags.choices("--format", options->formats, random_formats(),
                 "Weight formats to measure kernels with (default: all of GGUF)", Need::optional);
   flags.text("-o,--output", options->output, "Write the kernels' rates to this file too, for --rates FILE");
   flags.common(options->common);

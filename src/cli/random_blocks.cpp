@@ -95,4 +95,23 @@ AdditiveMatrix random_additive(const AdditiveShape& shape, int64_t rows, int64_t
   return matrix;
 }
 
+RandomMatrix random_matrix(const Format& format, int64_t rows, int64_t cols, double deviation, uint64_t seed,
+                           int threads) {
+  RandomMatrix random{{&format, rows, cols, {}}, {}};
+  if (format.additive != nullptr) {
+    random.parts = additive_parts(*format.additive,
+                                  random_additive(format.additive->shape, rows, cols, deviation, seed, 0, threads));
+    for (size_t i = 0; i < random.parts.size(); ++i) random.matrix.parts[i] = random.parts[i].data();
+    return random;
+  }
+  const RandomBlocks blocks(format, deviation, seed, threads);
+  const int64_t row_bytes = format.row_bytes(cols);
+  random.parts[0].resize(static_cast<size_t>(rows * row_bytes));
+  random.matrix.parts[0] = random.parts[0].data();
+  parallel_for(threads, rows, 1, [&](int, int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) blocks.fill_row(0, row, cols, random.parts[0].data() + row * row_bytes);
+  });
+  return random;
+}
+
 }  // namespace octalane::cli

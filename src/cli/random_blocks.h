@@ -50,4 +50,14 @@ class RandomBlocks {
 AdditiveMatrix random_additive(const AdditiveShape& shape, int64_t rows, int64_t cols, double deviation, uint64_t seed,
                                uint64_t stream, int threads);
 
+/// A matrix and the bytes that it refers to.
+struct RandomMatrix {
+  StoredMatrix matrix;
+  std::array<std::vector<std::byte>, kMaxParts> parts;
+};
+
+/// Gaussian weights, quantized by blocks, or random codes of codebooks, of about this standard deviation.
+RandomMatrix random_matrix(const Format& format, int64_t rows, int64_t cols, double deviation, uint64_t seed,
+                           int threads);
+
 }  // namespace octalane::cli

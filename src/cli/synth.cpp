@@ -214,15 +214,6 @@ Status write_file(const Options& options, const SynthShape& shape, const TaskLis
   return writer->finish();
 }
 
-/// Those that can be written, and additive codebooks, which can be made up without an encoder.
-std::vector<std::string> synth_formats() {
-  std::vector<std::string> names = encodable_formats();
-  for (const Format* format : formats()) {
-    if (format->additive != nullptr) names.emplace_back(format->name);
-  }
-  return names;
-}
-
 Expected<int> synth(const Options& options) {
   const double start = now_seconds();
   const Expected<Context> context = make_context(options.common);
@@ -271,7 +262,7 @@ Command synth_command(CLI::App& parent) {
   flags.text("OUT", options->out, "The GGUF file to write, or a new folder for formats of MLX and additive codebooks",
              Need::required);
   flags.choice("--like", options->like, names, "Whose shapes", Need::required);
-  flags.choice("--format", options->format, synth_formats(), "Format of the weights (norms and biases are f32)",
+  flags.choice("--format", options->format, random_formats(), "Format of the weights (norms and biases are f32)",
                Need::required);
   flags.choice("--container", options->container, {"auto", "gguf", "folder"},
                "Where the weights go; auto: a folder for formats that GGUF lacks, else a GGUF file");

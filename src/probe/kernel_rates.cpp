@@ -6,7 +6,9 @@
 #include <memory>
 #include <random>
 
+#include "core/half.h"
 #include "core/staged_type.h"
+#include "formats/additive.h"
 #include "linear/linear.h"
 #include "probe/timing.h"
 
@@ -29,12 +31,36 @@ std::vector<float> normal(int64_t count, float deviation) {
   return values;
 }
 
-/// A few rows quantized from normal values, again and again: no kernel looks at what the codes are.
-std::vector<std::byte> random_weights(const Format& format) {
+/// A matrix and the bytes that it refers to.
+struct RandomWeights {
+  StoredMatrix matrix;
+  std::array<std::vector<std::byte>, kMaxParts> parts;
+};
+
+AdditiveMatrix random_additive(const AdditiveShape& shape) {
+  AdditiveMatrix matrix{shape, kRateRows, kRateCols, {}, {}, {}};
+  std::minstd_rand random(1);
+  matrix.codes.resize(static_cast<size_t>(kRateRows * shape.code_bytes(kRateCols)));
+  for (uint8_t& code : matrix.codes) code = static_cast<uint8_t>(random() >> 8);
+  for (const float value : normal(shape.codebook_values(), 1)) matrix.codebooks.push_back(f32_to_f16(value));
+  matrix.scales.assign(static_cast<size_t>(kRateRows * shape.groups(kRateCols)), f32_to_f16(0.02f));
+  return matrix;
+}
+
+/// A few rows quantized from normal values, again and again: no kernel looks at what the codes are. But codes of
+/// codebooks are addresses, so those are all random.
+RandomWeights random_weights(const Format& format) {
   constexpr int64_t kDistinctRows = 4;
+  RandomWeights weights{{&format, kRateRows, kRateCols, {}}, {}};
+  if (format.additive != nullptr) {
+    weights.parts = additive_parts(*format.additive, random_additive(format.additive->shape));
+    for (size_t i = 0; i < kMaxParts; ++i) weights.matrix.parts[i] = weights.parts[i].data();
+    return weights;
+  }
   const std::vector<float> values = normal(kDistinctRows * kRateCols, 1 / std::sqrt(static_cast<float>(kRateCols)));
   const int64_t row_bytes = format.row_bytes(kRateCols);
-  std::vector<std::byte> bytes(static_cast<size_t>(kRateRows * row_bytes));
+  std::vector<std::byte>& bytes = weights.parts[0];
+  bytes.resize(static_cast<size_t>(kRateRows * row_bytes));
   for (int64_t row = 0; row < kRateRows; ++row) {
     std::byte* to = bytes.data() + row * row_bytes;
     if (row < kDistinctRows) {
@@ -43,7 +69,8 @@ std::vector<std::byte> random_weights(const Format& format) {
       std::copy_n(to - kDistinctRows * row_bytes, row_bytes, to);
     }
   }
-  return bytes;
+  weights.matrix.parts[0] = bytes.data();
+  return weights;
 }
 
 /// Evicts the weights from every cache.
@@ -61,11 +88,11 @@ class Runner {
   Runner(const Kernel& kernel, Context context, Linear linear)
       : kernel_(&kernel), context_(std::move(context)), linear_(std::move(linear)) {}
 
-  static Expected<Runner> create(const Kernel& kernel, const Format& format, const std::vector<std::byte>& weights) {
+  static Expected<Runner> create(const Kernel& kernel, const StoredMatrix& weights) {
     Expected<Context> context =
         Context::create({.threads = 1, .isa = {}, .lane = kernel.staged, .rates = {}, .kernel = &kernel});
     if (!context) return fail_with(context);
-    Expected<Linear> linear = Linear::bind(*context, "rates", format, weights.data(), kRateRows, kRateCols);
+    Expected<Linear> linear = Linear::bind(*context, "rates", weights);
     if (!linear) return fail_with(linear);
     return Runner(kernel, std::move(*context), std::move(*linear));
   }
@@ -136,7 +163,7 @@ bool in_lane(const Kernel& kernel, const RatesWanted& wanted) {
 std::vector<MissingRates> missing_rates(const Rates& rates, const RatesWanted& wanted) {
   std::vector<MissingRates> missing;
   for (const Format* format : wanted.formats) {
-    if (format->from_float == nullptr) continue;
+    if (format->from_float == nullptr && format->additive == nullptr) continue;
     const auto listed = [&](const MissingRates& other) { return other.format->spec == format->spec; };
     if (std::ranges::any_of(missing, listed)) continue;
     MissingRates group{format, {}};
@@ -162,10 +189,10 @@ void measure_missing(const RatesWanted& wanted, Rates& rates, const std::functio
   int done = 0;
   for (const auto& [format, kernels] : missing) {
     if (progress && !progress(done++, static_cast<int>(missing.size()))) return;
-    const std::vector<std::byte> weights = random_weights(*format);
+    const RandomWeights weights = random_weights(*format);
     std::vector<Runner> runners;
     for (const Kernel* kernel : kernels) {
-      Expected<Runner> runner = Runner::create(*kernel, *format, weights);
+      Expected<Runner> runner = Runner::create(*kernel, weights.matrix);
       if (runner) runners.push_back(std::move(*runner));
     }
     for (const int64_t tokens : kTokens) {

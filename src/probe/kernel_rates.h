@@ -21,7 +21,7 @@ struct RatesWanted {
 
 /// The formats among those of which `rates` lacks a kernel, each with all its kernels of that lane: what is compared
 /// must come from one run. Formats of one spec cost the same, so only the first is listed; formats that cannot be
-/// written, and so cannot be made up, are left out.
+/// written, and so cannot be made up, are left out; additive codebooks can be made up without an encoder.
 struct MissingRates {
   const Format* format;
   std::vector<const Kernel*> kernels;

@@ -25,12 +25,17 @@ void codebook_row(const PackedView& w, const PlaneRow& row, std::vector<double>&
   }
 }
 
-/// Row n of W as the lane sees it, in fp64: rounded to bf16, re-encoded, or level x fp32 scale + fp32 bias.
-void staged_weight_row(const Linear& linear, StagedType staged, int64_t row, std::vector<double>& out) {
+/// Row n of W as the kernel sees it, in fp64: decoded, rounded to bf16, re-encoded, or level x fp32 scale + fp32 bias.
+void staged_weight_row(const Linear& linear, const Kernel& kernel, int64_t row, std::vector<double>& out) {
   const int64_t cols = linear.cols();
+  const StagedType staged = kernel.staged;
   if (staged == StagedType::bf16) {
     std::vector<float> decoded(static_cast<size_t>(cols));
     linear.decode_row(row, decoded.data());
+    if (kernel.exactness == Exactness::unrounded) {
+      std::ranges::copy(decoded, out.begin());
+      return;
+    }
     std::ranges::transform(decoded, out.begin(), [](float w) { return double{round_to_bf16(w)}; });
     return;
   }
@@ -111,7 +116,7 @@ ProductErrors measure_errors(const Context& context, const Linear& linear, Activ
   parallel_for(context.threads(), count, 1, [&](int, int64_t begin, int64_t end) {
     std::vector<double> w(static_cast<size_t>(linear.cols()));
     for (int64_t i = begin; i < end; ++i) {
-      staged_weight_row(linear, choice.kernel->staged, rows[static_cast<size_t>(i)], w);
+      staged_weight_row(linear, *choice.kernel, rows[static_cast<size_t>(i)], w);
       for (int64_t m = 0; m < source.rows; ++m) {
         double sum = 0;
         for (int64_t k = 0; k < linear.cols(); ++k) sum += staged_activation(staged, m, k) * w[static_cast<size_t>(k)];

@@ -81,6 +81,19 @@ TEST(Registry, rows_are_complete) {
   }
 }
 
+TEST(Registry, a_product_of_codebooks_takes_at_most_2_MiB_a_thread_and_never_room_for_the_matrix) {
+  const WeightSpec spec = spec_named("m2v8_g128").spec;
+  for (const IsaTable* isa : isa_tables()) {
+    for (const Kernel& kernel : isa->kernels) {
+      for (const int64_t tokens : {1, 16, 128, 512}) {
+        const Problem problem{tokens, 14336, 4096, spec, kernel.staged};
+        if (tokens > kernel.max_tokens || !kernel.supports(problem).empty()) continue;
+        EXPECT_LE(kernel.scratch_bytes(problem), 2 << 20) << name(kernel) << " " << tokens;
+      }
+    }
+  }
+}
+
 /// The reason of scalar's kernels of one lane. What scalar cannot serve nobody can, for the same reason; another kernel
 /// may refuse more.
 std::string reason(StagedType staged, const WeightSpec& spec, int64_t cols) {

@@ -13,14 +13,18 @@ constexpr int64_t kPanel = 2 * kLanes;
 constexpr int64_t kRows = 4;
 constexpr int64_t kCholeskyBlock = 64;
 
-using Doubles = double __attribute__((vector_size(32), aligned(8), may_alias));
+using Doubles = double __attribute__((vector_size(32)));
+struct __attribute__((packed, may_alias)) DoublesAt {
+  Doubles value;
+};
 
 OCTALANE_WIDE double dot(const double* a, const double* b, int64_t count) {
   Doubles sums[2] = {};
   int64_t i = 0;
   for (; i + 8 <= count; i += 8) {
     for (int64_t k = 0; k < 2; ++k) {
-      sums[k] += *reinterpret_cast<const Doubles*>(a + i + 4 * k) * *reinterpret_cast<const Doubles*>(b + i + 4 * k);
+      sums[k] += reinterpret_cast<const DoublesAt*>(a + i + 4 * k)->value *
+                 reinterpret_cast<const DoublesAt*>(b + i + 4 * k)->value;
     }
   }
   sums[0] += sums[1];
@@ -34,15 +38,15 @@ OCTALANE_WIDE void multiply_panel(const float* x, int64_t stride, int64_t begin,
                                   float* out) {
   Wide sums[kRows][2] = {};
   for (int64_t i = begin; i < end; ++i) {
-    const Wide left = *wide(panel + i * kPanel), right = *wide(panel + i * kPanel + kLanes);
+    const Wide left = wide(panel + i * kPanel)->value, right = wide(panel + i * kPanel + kLanes)->value;
     for (int64_t r = 0; r < kRows; ++r) {
       sums[r][0] += left * x[r * stride + i];
       sums[r][1] += right * x[r * stride + i];
     }
   }
   for (int64_t r = 0; r < kRows; ++r) {
-    *wide(out + r * kPanel) = sums[r][0];
-    *wide(out + r * kPanel + kLanes) = sums[r][1];
+    wide(out + r * kPanel)->value = sums[r][0];
+    wide(out + r * kPanel + kLanes)->value = sums[r][1];
   }
 }
 
@@ -52,9 +56,9 @@ OCTALANE_WIDE void add_rows(const float* x, int64_t vector, const float* rows, i
                             float* y) {
   int64_t i = 0;
   for (; i + kLanes <= count; i += kLanes) {
-    Wide sum = *wide(y + i);
-    for (int64_t t = 0; t < vector; ++t) sum += *wide(rows + t * stride + i) * x[t];
-    *wide(y + i) = sum;
+    Wide sum = wide(y + i)->value;
+    for (int64_t t = 0; t < vector; ++t) sum += wide(rows + t * stride + i)->value * x[t];
+    wide(y + i)->value = sum;
   }
   for (; i < count; ++i) {
     for (int64_t t = 0; t < vector; ++t) y[i] += rows[t * stride + i] * x[t];

@@ -17,12 +17,12 @@ template <int kVector>
 OCTALANE_INLINE void dot_tables(const float* table, const float* norms, int64_t entries, const float* x, float* costs) {
   for (int64_t c = 0; c < entries; c += kLanes) {
     Wide sums[kTogether];
-    for (int64_t i = 0; i < kTogether; ++i) sums[i] = *wide(norms + c);
+    for (int64_t i = 0; i < kTogether; ++i) sums[i] = wide(norms + c)->value;
     for (int t = 0; t < kVector; ++t) {
-      const Wide column = *wide(table + t * entries + c);
+      const Wide column = wide(table + t * entries + c)->value;
       for (int64_t i = 0; i < kTogether; ++i) sums[i] += column * x[i * kVector + t];
     }
-    for (int64_t i = 0; i < kTogether; ++i) *wide(costs + i * entries + c) = sums[i];
+    for (int64_t i = 0; i < kTogether; ++i) wide(costs + i * entries + c)->value = sums[i];
   }
 }
 
@@ -30,10 +30,10 @@ OCTALANE_INLINE void dot_tables(const float* table, const float* norms, int64_t 
 OCTALANE_INLINE int64_t argmin(const float* values) {
   Wide least[4];
   WideInt at[4] = {};
-  for (int k = 0; k < 4; ++k) least[k] = wide(values)[k];
+  for (int k = 0; k < 4; ++k) least[k] = wide(values)[k].value;
   for (int32_t i = 4; i < kCodewords / kLanes; i += 4) {
     for (int k = 0; k < 4; ++k) {
-      const Wide next = wide(values)[i + k];
+      const Wide next = wide(values)[i + k].value;
       const WideInt less = next < least[k];
       least[k] = less ? next : least[k];
       at[k] = less ? WideInt{} + i : at[k];
@@ -62,9 +62,9 @@ OCTALANE_INLINE float least_lane(const Wide* least) {
 /// The least of 256.
 OCTALANE_INLINE float least_value(const float* values) {
   Wide least[4];
-  for (int k = 0; k < 4; ++k) least[k] = wide(values)[k];
+  for (int k = 0; k < 4; ++k) least[k] = wide(values)[k].value;
   for (int64_t i = 4; i < kCodewords / kLanes; i += 4) {
-    for (int k = 0; k < 4; ++k) least[k] = wide(values)[i + k] < least[k] ? wide(values)[i + k] : least[k];
+    for (int k = 0; k < 4; ++k) least[k] = wide(values)[i + k].value < least[k] ? wide(values)[i + k].value : least[k];
   }
   for (int k = 1; k < 4; ++k) least[0] = least[k] < least[0] ? least[k] : least[0];
   return least_lane(least);
@@ -73,10 +73,10 @@ OCTALANE_INLINE float least_value(const float* values) {
 /// The least a[i] + b[i] of 256.
 OCTALANE_INLINE float least_sum(const float* a, const float* b) {
   Wide least[4];
-  for (int k = 0; k < 4; ++k) least[k] = wide(a)[k] + wide(b)[k];
+  for (int k = 0; k < 4; ++k) least[k] = wide(a)[k].value + wide(b)[k].value;
   for (int64_t i = 4; i < kCodewords / kLanes; i += 4) {
     for (int k = 0; k < 4; ++k) {
-      const Wide next = wide(a)[i + k] + wide(b)[i + k];
+      const Wide next = wide(a)[i + k].value + wide(b)[i + k].value;
       least[k] = next < least[k] ? next : least[k];
     }
   }
@@ -92,15 +92,15 @@ struct PairTables {
 /// The least of the values at i, i + beam, i + 2 beam ... for each i < beam, and where it is; beam a multiple of 8.
 OCTALANE_INLINE void least_of_parts(const float* values, int beam, float* least, int32_t* at) {
   for (int part = 0; part < beam; part += kLanes) {
-    Wide best = *wide(values + part);
+    Wide best = wide(values + part)->value;
     WideInt where = {};
     for (int32_t c = beam; c < kCodewords; c += beam) {
-      const Wide next = *wide(values + part + c);
+      const Wide next = wide(values + part + c)->value;
       const WideInt less = next < best;
       best = less ? next : best;
       where = less ? WideInt{} + c : where;
     }
-    *wide(least + part) = best;
+    wide(least + part)->value = best;
     for (int lane = 0; lane < kLanes; ++lane) at[part + lane] = where[lane] + part + lane;
   }
 }
@@ -112,7 +112,8 @@ OCTALANE_INLINE void best_pair(const PairTables& tables, const float* first, con
   const float least_second = least_value(second);
   alignas(32) float reach[kCodewords], least[kCodewords];
   int32_t at[kCodewords];
-  for (int64_t i = 0; i < kCodewords; i += kLanes) *wide(reach + i) = *wide(first + i) + *wide(tables.gram_min + i);
+  for (int64_t i = 0; i < kCodewords; i += kLanes)
+    wide(reach + i)->value = wide(first + i)->value + wide(tables.gram_min + i)->value;
   least_of_parts(reach, tables.beam, least, at);
   float best = kInfinity;
   int64_t best_first = -1;
@@ -133,7 +134,8 @@ OCTALANE_INLINE void best_pair(const PairTables& tables, const float* first, con
   if (best_first < 0) return;
   alignas(32) float sums[kCodewords];
   const float* row = tables.gram + best_first * kCodewords;
-  for (int64_t i = 0; i < kCodewords; i += kLanes) *wide(sums + i) = *wide(second + i) + *wide(row + i);
+  for (int64_t i = 0; i < kCodewords; i += kLanes)
+    wide(sums + i)->value = wide(second + i)->value + wide(row + i)->value;
   codes[0] = static_cast<uint8_t>(best_first);
   codes[1] = static_cast<uint8_t>(argmin(sums));
 }
@@ -170,8 +172,8 @@ OCTALANE_WIDE void gram_row(const float* table, int64_t entries, int vector, con
                             float* least) {
   for (int64_t c = 0; c < kCodewords; c += kLanes) {
     Wide sum = {};
-    for (int t = 0; t < vector; ++t) sum -= *wide(table + t * entries + kCodewords + c) * first[t];
-    *wide(row + c) = sum;
+    for (int t = 0; t < vector; ++t) sum -= wide(table + t * entries + kCodewords + c)->value * first[t];
+    wide(row + c)->value = sum;
   }
   *least = row[argmin(row)];
 }

@@ -19,15 +19,15 @@ constexpr int64_t kTokens = 256;
 OCTALANE_WIDE void multiply_panels(const float* left, const float* right, int64_t tokens, float* out) {
   Wide sums[kRows][2] = {};
   for (int64_t t = 0; t < tokens; ++t) {
-    const Wide low = *wide(right + t * kPanel), high = *wide(right + t * kPanel + kLanes);
+    const Wide low = wide(right + t * kPanel)->value, high = wide(right + t * kPanel + kLanes)->value;
     for (int64_t r = 0; r < kRows; ++r) {
       sums[r][0] += low * left[t * kPanel + r];
       sums[r][1] += high * left[t * kPanel + r];
     }
   }
   for (int64_t r = 0; r < kRows; ++r) {
-    *wide(out + r * kPanel) = sums[r][0];
-    *wide(out + r * kPanel + kLanes) = sums[r][1];
+    wide(out + r * kPanel)->value = sums[r][0];
+    wide(out + r * kPanel + kLanes)->value = sums[r][1];
   }
 }
 

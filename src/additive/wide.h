@@ -16,10 +16,14 @@
 namespace octalane::additive {
 
 inline constexpr int64_t kLanes = 8;
-using Wide = float __attribute__((vector_size(32), aligned(4), may_alias));
-using WideInt = int32_t __attribute__((vector_size(32), aligned(4), may_alias));
+using Wide = float __attribute__((vector_size(32)));
+using WideInt = int32_t __attribute__((vector_size(32)));
 
-OCTALANE_INLINE const Wide* wide(const float* p) { return reinterpret_cast<const Wide*>(p); }
-OCTALANE_INLINE Wide* wide(float* p) { return reinterpret_cast<Wide*>(p); }
+/// Eight floats in memory, at any address.
+struct __attribute__((packed, may_alias)) WideAt {
+  Wide value;
+};
+OCTALANE_INLINE const WideAt* wide(const float* p) { return reinterpret_cast<const WideAt*>(p); }
+OCTALANE_INLINE WideAt* wide(float* p) { return reinterpret_cast<WideAt*>(p); }
 
 }  // namespace octalane::additive

@@ -22,8 +22,13 @@
 namespace octalane::tiles {
 namespace {
 
-/// Bytes of regrouped tokens that a thread keeps at most, and their number.
+/// Bytes of regrouped tokens that a thread keeps at most, and their number. A product of codebooks stays below 2 MiB
+/// with all it needs.
 inline constexpr int64_t kMostChunkBytes = 3 << 20;
+inline constexpr int64_t kMostCodebookChunkBytes = 7 << 18;
+OCTALANE_INLINE constexpr int64_t most_chunk_bytes(const WeightSpec& spec) {
+  return spec.code.is_codebook() ? kMostCodebookChunkBytes : kMostChunkBytes;
+}
 inline constexpr int64_t kMostChunkTokens = 192;
 inline constexpr int64_t kBlockGroups = 4;  ///< groups of V::kTiles tiles whose sums are kept
 
@@ -33,14 +38,15 @@ struct Chunk {
   int64_t blocks;  ///< of a chunk
 
   template <class Lane>
-  OCTALANE_INLINE static Chunk of(const typename Lane::Stream& stream, int64_t tokens, int64_t cols) {
+  OCTALANE_INLINE static Chunk of(const typename Lane::Stream& stream, int64_t tokens, int64_t cols,
+                                  int64_t most_bytes) {
     const int64_t all = tokens > 0 ? (tokens + Lane::kTokens - 1) / Lane::kTokens : 1;
     const int64_t even = (tokens + all - 1) / all;
     Chunk c;
     c.tokens_per_block = even < Lane::kLeastTokens ? Lane::kLeastTokens : static_cast<int>(even);
     const int64_t bytes = stream.bytes(c.tokens_per_block, cols);
     int64_t most = kMostChunkTokens / c.tokens_per_block;
-    if (most * bytes > kMostChunkBytes) most = kMostChunkBytes / bytes;
+    if (most * bytes > most_bytes) most = most_bytes / bytes;
     c.blocks = most < 1 ? 1 : most < all ? most : all;
     return c;
   }
@@ -61,8 +67,9 @@ struct Scratch {
         sums(reinterpret_cast<Floats*>(panels + kTiles)),
         tokens(reinterpret_cast<std::byte*>(sums + kBlockGroups * kTiles * chunk.tokens())) {}
 
-  OCTALANE_INLINE static int64_t bytes(const typename Lane::Stream& stream, int64_t tokens, int64_t cols) {
-    const Chunk chunk = Chunk::of<Lane>(stream, tokens, cols);
+  OCTALANE_INLINE static int64_t bytes(const typename Lane::Stream& stream, const WeightSpec& spec, int64_t tokens,
+                                       int64_t cols) {
+    const Chunk chunk = Chunk::of<Lane>(stream, tokens, cols, most_chunk_bytes(spec));
     return kTiles * static_cast<int64_t>(sizeof(typename Lane::Panel)) +
            kBlockGroups * kTiles * chunk.tokens() * static_cast<int64_t>(sizeof(Floats)) +
            chunk.blocks * stream.bytes(chunk.tokens_per_block, cols);
@@ -150,7 +157,7 @@ class Gemm {
       : lane_(lane),
         args_(args),
         cols_(args.w.padded_cols()),
-        chunk_(Chunk::of<Lane>(lane.stream, args.x.rows, cols_)),
+        chunk_(Chunk::of<Lane>(lane.stream, args.x.rows, cols_, most_chunk_bytes(args.w.spec))),
         scratch_(args.scratch, chunk_),
         panel_records_(Lane::kPanelCols / args.w.record.cols) {}
 

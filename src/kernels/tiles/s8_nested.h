@@ -206,7 +206,7 @@ template <class V>
 OCTALANE_INLINE int64_t s8_nested_gemm_scratch(const Problem& problem) {
   const TokenStream stream{nested_groups(problem.weights.scale)};
   const int64_t cols = padded_cols(problem.weights, problem.cols);
-  return Scratch<S8NestedLane<V, false>>::bytes(stream, problem.tokens, cols);
+  return Scratch<S8NestedLane<V, false>>::bytes(stream, problem.weights, problem.tokens, cols);
 }
 
 /// Weights are decoded in registers, straight from the packed stream, and never stored.

@@ -100,7 +100,8 @@ void bf16_gemm(const MatmulArgs& args) {
 }
 
 int64_t bf16_gemm_scratch(const Problem& problem) {
-  return tiles::Scratch<Bf16Lane>::bytes({}, problem.tokens, tiles::padded_cols(problem.weights, problem.cols));
+  return tiles::Scratch<Bf16Lane>::bytes({}, problem.weights, problem.tokens,
+                                         tiles::padded_cols(problem.weights, problem.cols));
 }
 
 }  // namespace octalane::vnni

@@ -2,8 +2,11 @@
 //   frozen     weights decoded again for every 16 tokens, by a kernel that stays as it was (bf16 lane)
 //   per-tile   the library's kernel of the lane, called for 16 tokens at a time: it decodes again as well
 //   reuse      the library's kernel, called once
+// and at 1 token, in the bf16 lane, by every gemv that the library has for these weights here, beside
+//   expand     the whole matrix decoded to fp16 first, then multiplied
 // Four fixtures in rotation, 3 warm-up and 21 measured cycles, variants in an order drawn anew for each cycle; a time
-// is that of a cycle over four. Outputs are compared bit for bit before anything is timed.
+// is that of a cycle over four. Outputs are compared bit for bit before anything is timed, those of 1 token with fp64:
+// there each kernel sums in an order of its own.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -12,6 +15,7 @@
 #include <cstring>
 #include <random>
 
+#include "additive/expanded.h"
 #include "additive/fixtures.h"
 #include "additive/frozen.h"
 #include "cli/command.h"
@@ -30,7 +34,7 @@ constexpr int kFixtures = 4, kWarmUp = 3, kCycles = 21;
 
 struct Options {
   int64_t rows = 14336, cols = 4096;
-  std::vector<int64_t> tokens{32, 64, 128, 512};
+  std::vector<int64_t> tokens{1, 32, 64, 128};
   std::vector<std::string> lanes{"bf16", "s8.group"};
   std::string isa, out;
   uint64_t seed = 1;
@@ -72,6 +76,26 @@ void run_per_tile(const Kernel& kernel, const MatmulArgs& args) {
   }
 }
 
+/// The gemvs of this lane that take these weights, and the way around them.
+std::vector<Variant> gemvs_for(const Context& context, Problem problem, StagedType lane) {
+  problem.staged = lane;
+  std::vector<Variant> variants;
+  const PlanInputs inputs = context.plan_inputs();
+  for (const IsaTable* isa : inputs.isas) {
+    for (const Kernel& kernel : isa->kernels) {
+      const bool serves = kernel.staged == lane && kernel.op == Op::gemv && kernel.order.rows == 16 &&
+                          kernel.form == ActivationForm::bf16_as_f32 && kernel.supports(problem).empty();
+      if (serves) variants.push_back({octalane::name(kernel), {&kernel, isa}, kernel.run});
+    }
+  }
+  if (variants.empty()) return variants;
+  auto expanded = std::make_shared<std::vector<uint16_t>>();
+  const Choice choice = variants.front().choice;
+  variants.insert(variants.begin(),
+                  {"expand", choice, [expanded](const MatmulArgs& args) { expand_and_multiply(args, *expanded); }});
+  return variants;
+}
+
 Choice gemm_for(const Context& context, const Problem& problem, StagedType lane) {
   PlanInputs inputs = context.plan_inputs();
   inputs.lane = lane;
@@ -99,10 +123,11 @@ std::vector<Variant> variants_of(const Choice& choice) {
   return variants;
 }
 
-/// Bits of all variants equal those of the last, and that is near fp64. Returns the relative error of spread outputs.
+/// Every variant is near fp64 and, if `same_bits`, gives the bits of the last. Returns the largest relative error of
+/// spread outputs.
 Expected<double> check(const Context& context, std::vector<Fixture>& fixtures, const std::vector<Variant>& variants,
-                       std::byte* scratch) {
-  double difference = 0, reference = 0;
+                       bool same_bits, std::byte* scratch) {
+  double largest = 0;
   for (Fixture& fixture : fixtures) {
     const ActivationsView& x = fixture.formed(context, variants.back().choice);
     const auto count = static_cast<size_t>(x.rows * fixture.weights().rows);
@@ -111,21 +136,25 @@ Expected<double> check(const Context& context, std::vector<Fixture>& fixtures, c
     for (const Variant& variant : variants) {
       std::fill(y.begin(), y.end(), NAN);
       variant.run(args_for(fixture.weights(), x, y, scratch));
-      if (std::memcmp(y.data(), wanted.data(), count * sizeof(float)) != 0) {
+      if (same_bits && std::memcmp(y.data(), wanted.data(), count * sizeof(float)) != 0) {
         return fail("{}: wanted the bits of {}, got others: not timed", variant.name, variants.back().name);
       }
-    }
-    for (int64_t i = 0; i < 64; ++i) {
-      const int64_t m = i % x.rows, n = i * 7919 % fixture.weights().rows;
-      const double exact = fixture.reference(m, n);
-      const double got = wanted[static_cast<size_t>(m * fixture.weights().rows + n)];
-      difference += (got - exact) * (got - exact);
-      reference += exact * exact;
+      double difference = 0, reference = 0;
+      for (int64_t i = 0; i < 64; ++i) {
+        const int64_t m = i % x.rows, n = i * 7919 % fixture.weights().rows;
+        const double exact = fixture.reference(m, n);
+        const double got = y[static_cast<size_t>(m * fixture.weights().rows + n)];
+        difference += (got - exact) * (got - exact);
+        reference += exact * exact;
+      }
+      const double error = std::sqrt(difference / reference);
+      if (!(error < 0.03)) {
+        return fail("{}: wanted a total error below 0.03, got {:.2e}: not timed", variant.name, error);
+      }
+      largest = std::max(largest, error);
     }
   }
-  const double error = std::sqrt(difference / reference);
-  if (!(error < 0.02)) return fail("wanted a total error below 0.02, got {:.2e}: not timed", error);
-  return error;
+  return largest;
 }
 
 Expected<Json> measure(const Options& options, const Context& context, int64_t tokens, StagedType lane) {
@@ -135,11 +164,16 @@ Expected<Json> measure(const Options& options, const Context& context, int64_t t
   }
   const PackedView& first = fixtures[0].weights();
   const Problem problem{tokens, first.rows, first.cols, first.spec, lane};
-  const Choice choice = gemm_for(context, problem, lane);
-  if (choice.kernel == nullptr) return fail("{}: no kernel of this lane here", name(lane));
-  std::vector<Variant> variants = variants_of(choice);
-  const AlignedBuffer<std::byte> scratch(std::max<int64_t>(32 << 10, choice.kernel->scratch_bytes(problem)));
-  const Expected<double> error = check(context, fixtures, variants, scratch.data());
+  const bool gemv = tokens == 1 && lane == StagedType::bf16;
+  const Choice gemm = gemm_for(context, problem, lane);
+  if (gemm.kernel == nullptr) return fail("{}: no kernel of this lane here", name(lane));
+  std::vector<Variant> variants = gemv ? gemvs_for(context, problem, lane) : variants_of(gemm);
+  int64_t scratch_bytes = 32 << 10;
+  for (const Variant& variant : variants) {
+    scratch_bytes = std::max(scratch_bytes, variant.choice.kernel->scratch_bytes(problem));
+  }
+  const AlignedBuffer<std::byte> scratch(scratch_bytes);
+  const Expected<double> error = check(context, fixtures, variants, !gemv, scratch.data());
   if (!error) return fail_with(error);
 
   std::vector<float> y(static_cast<size_t>(tokens * options.rows));
@@ -152,32 +186,34 @@ Expected<Json> measure(const Options& options, const Context& context, int64_t t
     for (const size_t at : order) {
       const double start = probe_seconds();
       for (Fixture& fixture : fixtures) {
-        variants[at].run(args_for(fixture.weights(), fixture.formed(context, choice), y, scratch.data()));
+        variants[at].run(args_for(fixture.weights(), fixture.formed(context, variants[at].choice), y, scratch.data()));
       }
       if (cycle >= kWarmUp) variants[at].seconds.push_back((probe_seconds() - start) / kFixtures);
     }
     if (cycle >= kWarmUp) orders.push_back(order);
   }
-  const double reuse = median_of(variants.back().seconds);
+  const Variant& best =
+      gemv ? *std::ranges::min_element(variants, {}, [](const Variant& v) { return median_of(v.seconds); })
+           : variants.back();
   Json list = Json::array();
   for (const Variant& variant : variants) {
     const double seconds = median_of(variant.seconds);
     std::vector<double> ratios;
     for (size_t i = 0; i < variant.seconds.size(); ++i) {
-      ratios.push_back(variant.seconds[i] / variants.back().seconds[i]);
+      ratios.push_back(variant.seconds[i] / best.seconds[i]);
     }
     list.push_back({{"variant", variant.name},
                     {"ms", seconds * 1e3},
-                    {"over_reuse", median_of(ratios)},
+                    {"over_best", median_of(ratios)},
                     {"samples_seconds", variant.seconds}});
   }
   return Json{{"lane", name(lane)},
-              {"kernel", octalane::name(*choice.kernel)},
+              {"kernel", octalane::name(*best.choice.kernel)},
               {"tokens", tokens},
-              {"bits_equal", true},
+              {"bits_equal", gemv ? Json() : Json(true)},
               {"total_error", *error},
-              {"tops", 2e-12 * static_cast<double>(tokens * options.rows * options.cols) / reuse},
-              {"scratch_bytes", choice.kernel->scratch_bytes(problem)},
+              {"tops", 2e-12 * static_cast<double>(tokens * options.rows * options.cols) / median_of(best.seconds)},
+              {"scratch_bytes", best.choice.kernel->scratch_bytes(problem)},
               {"packed_bytes", first.tiles * first.records * first.record.bytes},
               {"variants", std::move(list)},
               {"orders", std::move(orders)}};
@@ -190,7 +226,7 @@ Expected<int> run(const Options& options) {
                     {"tokens", cli::Table::Align::right},
                     {"variant"},
                     {"ms", cli::Table::Align::right},
-                    {"over reuse", cli::Table::Align::right}});
+                    {"over the best", cli::Table::Align::right}});
   Json cells = Json::array();
   for (const std::string& lane : options.lanes) {
     for (const int64_t tokens : options.tokens) {
@@ -199,13 +235,12 @@ Expected<int> run(const Options& options) {
       for (const Json& variant : (*cell)["variants"]) {
         table.add({lane, fmt::format("{}", tokens), variant["variant"].get<std::string>(),
                    fmt::format("{:.3f}", variant["ms"].get<double>()),
-                   fmt::format("{:.2f}", variant["over_reuse"].get<double>())});
+                   fmt::format("{:.2f}", variant["over_best"].get<double>())});
       }
       cells.push_back(std::move(*cell));
     }
   }
-  fmt::print("{}, {} x {}, one thread, outputs equal bit for bit\n{}", kFormat, options.rows, options.cols,
-             table.text());
+  fmt::print("{}, {} x {}, one thread\n{}", kFormat, options.rows, options.cols, table.text());
   if (options.out.empty()) return 0;
   const Json receipt{{"command", cli::command_line()},
                      {"machine", cli::machine_json(*context)},

@@ -31,7 +31,7 @@ OCTALANE_INLINE void transpose(__m256 (&v)[8]) {
 template <int Books, int Vector>
 OCTALANE_INLINE void codeword_columns(const float* books, const uint8_t* codes, __m256 (&columns)[Vector]) {
   const auto word = [&](int row, int book) OCTALANE_INLINE_LAMBDA {
-    return books + (book * kCodewords + codes[row * Books + book]) * Vector;
+    return tiles::codeword<Vector>(books, book, codes[row * Books + book]);
   };
   if constexpr (Vector == 8) {
     unroll<8>([&](auto r) OCTALANE_INLINE_LAMBDA {

@@ -26,8 +26,9 @@ OCTALANE_INLINE void for_each_piece(const PackedView& w, int most, const Body& b
   for (int c = 0; c < w.record.cols; c += piece) body(Columns{c, c + piece});
 }
 
-OCTALANE_INLINE const uint8_t* codes_at(const std::byte* record, const CodeSpec& code, int column) {
-  return reinterpret_cast<const uint8_t*>(record) + column / code.vector * kRows * code.books;
+template <int Books, int Vector>
+OCTALANE_INLINE const uint8_t* codes_at(const std::byte* record, int column) {
+  return reinterpret_cast<const uint8_t*>(record) + column / Vector * kRows * Books;
 }
 
 OCTALANE_INLINE Pair scales_at(const PackedView& w, const std::byte* record, int column) {
@@ -38,7 +39,7 @@ OCTALANE_INLINE Pair scales_at(const PackedView& w, const std::byte* record, int
 template <int Books, int Vector>
 OCTALANE_INLINE __m256 codewords(const float* books, const uint8_t* codes, int book) {
   const auto word = [&](int vector) OCTALANE_INLINE_LAMBDA {
-    return books + (book * kCodewords + codes[vector * kRows * Books + book]) * Vector;
+    return tiles::codeword<Vector>(books, book, codes[vector * kRows * Books + book]);
   };
   if constexpr (Vector == 8) return _mm256_loadu_ps(word(0));
   return _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(word(0))), _mm_loadu_ps(word(1)), 1);
@@ -53,7 +54,9 @@ OCTALANE_INLINE void multiply_group(const PackedView& w, const std::byte* record
     __m256 sum[8];
     unroll<8>([&](auto i) OCTALANE_INLINE_LAMBDA { sum[i.value] = _mm256_setzero_ps(); });
     for (int c = columns.first; c < columns.end; c += 8) {
-      const uint8_t* const codes = codes_at(record, w.spec.code, c) + row * Books;
+      const uint8_t* const codes = codes_at<Books, Vector>(record, c) + row * Books;
+      __m256 token[M];
+      for (int m = 0; m < M; ++m) token[m] = _mm256_loadu_ps(x + m * stride + c);
       unroll<kTogether>([&](auto r) OCTALANE_INLINE_LAMBDA {
         __m256 weights = codewords<Books, Vector>(w.codebooks.values, codes + r.value * Books, 0);
         if constexpr (Books == 2) {
@@ -61,7 +64,7 @@ OCTALANE_INLINE void multiply_group(const PackedView& w, const std::byte* record
         }
         unroll<M>([&](auto m) OCTALANE_INLINE_LAMBDA {
           __m256& to = sum[m.value * kTogether + r.value];
-          to = _mm256_fmadd_ps(weights, _mm256_loadu_ps(x + m.value * stride + c), to);
+          to = _mm256_fmadd_ps(weights, token[m.value], to);
         });
       });
     }
@@ -71,14 +74,15 @@ OCTALANE_INLINE void multiply_group(const PackedView& w, const std::byte* record
   }
 }
 
+/// Tokens [token, token + M).
 template <int M, int Books, int Vector>
-void direct_tiles(const MatmulArgs& args) {
+void direct_tiles(const MatmulArgs& args, int64_t token) {
   const PackedView& w = args.w;
   for (int64_t tile = args.tile_begin; tile < args.tile_end; ++tile) {
     Pair y[M] = {};
     for (int64_t r = 0; r < w.records; ++r) {
       const std::byte* const record = w.at(tile, r);
-      const float* const x = args.x.f32 + r * w.record.cols;
+      const float* const x = args.x.f32 + token * args.x.stride + r * w.record.cols;
       for_each_piece(w, w.spec.scale.group, [&](Columns columns) OCTALANE_INLINE_LAMBDA {
         alignas(32) float sums[M][kRows];
         multiply_group<M, Books, Vector>(w, record, columns, x, args.x.stride, sums);
@@ -91,7 +95,7 @@ void direct_tiles(const MatmulArgs& args) {
       });
     }
     const TileRows rows(w.rows, tile);
-    for (int m = 0; m < M; ++m) rows.store(args.y.row(m) + tile * kRows, y[m]);
+    for (int m = 0; m < M; ++m) rows.store(args.y.row(token + m) + tile * kRows, y[m]);
   }
 }
 
@@ -129,7 +133,7 @@ OCTALANE_INLINE __m256 look_up_rows(const float* tables, const uint8_t* codes, i
   for (int j = 0; j < vectors; ++j, codes += kRows * Books, tables += Books * kCodewords) {
     unroll<8>([&](auto r) OCTALANE_INLINE_LAMBDA {
       unroll<Books>([&](auto b) OCTALANE_INLINE_LAMBDA {
-        sum[r.value] += tables[b.value * kCodewords + codes[r.value * Books + b.value]];
+        sum[r.value] += *tiles::codeword<1>(tables, b.value, codes[r.value * Books + b.value]);
       });
     });
   }
@@ -151,7 +155,7 @@ void partial_sum_tiles(const MatmulArgs& args) {
       float* y = sums;
       for (int64_t tile = args.tile_begin; tile < args.tile_end; ++tile, y += kRows) {
         const std::byte* const record = w.at(tile, r);
-        const uint8_t* const codes = codes_at(record, w.spec.code, columns.first);
+        const uint8_t* const codes = codes_at<Books, Vector>(record, columns.first);
         const Pair scale = scales_at(w, record, columns.first);
         for (int h = 0; h < 2; ++h) {
           const __m256 found = look_up_rows<Books>(tables, codes + h * 8 * Books, vectors);
@@ -170,12 +174,16 @@ void partial_sum_tiles(const MatmulArgs& args) {
 
 void codebook_gemv(const MatmulArgs& args) {
   tiles::with_codebooks(args.w.spec.code, [&](auto books, auto vector) OCTALANE_INLINE_LAMBDA {
-    switch (args.x.rows) {
-      case 0: return;
-      case 1: return direct_tiles<1, books.value, vector.value>(args);
-      case 2: return direct_tiles<2, books.value, vector.value>(args);
-      default: return;
-    }
+    int64_t token = 0;
+    const auto times = [&](auto m) OCTALANE_INLINE_LAMBDA {
+      for (; args.x.rows - token >= m.value; token += m.value) {
+        direct_tiles<m.value, books.value, vector.value>(args, token);
+      }
+    };
+    times(Constant<8>{});
+    times(Constant<4>{});
+    times(Constant<2>{});
+    times(Constant<1>{});
   });
 }
 

@@ -10,6 +10,7 @@ inline constexpr int kRows = 16;       ///< weight rows of a tile: two vectors o
 inline constexpr int kBf16Tokens = 6;  ///< 6 x 2 accumulators + 2 weights + 1 broadcast = 15 of 16 registers
 inline constexpr int kS8Tokens = 2;    ///< 2 x 2 each of fp32, int32 and int16 accumulators + 1 broadcast + 1 product
 inline constexpr int kGemvTokens = 2;
+inline constexpr int kCodewordTokens = 16;
 
 /// Columns that a gemm decodes at once; every record is a whole fraction of them. Longer panels fetch and store y less
 /// often: 512 tokens of a 2048 x 2048 product gained 13 % from 256 to 512 (bf16) and 50 % from 256 to 1024 (s8.group),
@@ -30,7 +31,8 @@ struct CodePanel {
 void bf16_gemm(const MatmulArgs& args);
 void bf16_gemv(const MatmulArgs& args);
 
-/// Codebook weights, not rounded (Exactness::unrounded): at most kGemvTokens tokens; one token.
+/// Codebook weights, not rounded (Exactness::unrounded): kCodewordTokens at most, eight, four, two or one together; one
+/// token.
 void codebook_gemv(const MatmulArgs& args);
 void codebook_table_gemv(const MatmulArgs& args);
 int64_t codebook_table_scratch(const Problem& problem);

@@ -104,7 +104,7 @@ constexpr Kernel kernels[] = {
      .supports = why_not_plain,
      .scratch_bytes = no_scratch,
      .run = s8_group_gemv},
-    codebook_row("codewords", {.m = 1, .n = kRows, .k = 8}, kGemvTokens, no_scratch, codebook_gemv),
+    codebook_row("codewords", {.m = 1, .n = kRows, .k = 8}, kCodewordTokens, no_scratch, codebook_gemv),
     codebook_row("sums", {.m = 1, .n = kRows, .k = 64}, 1, codebook_table_scratch, codebook_table_gemv),
     restaged_row(StagedType::s8_row, whole_row_groups, s8_row_gemm),
     restaged_row(StagedType::s8_xblock, block_groups, s8_xblock_gemm),

@@ -11,13 +11,19 @@
 namespace octalane::tiles {
 namespace {
 
+/// A codeword. Indices of pointer width: an int costs another instruction for each code.
+template <int Vector, class T>
+OCTALANE_INLINE const T* codeword(const T* codebooks, int book, uint8_t code) {
+  return codebooks + static_cast<size_t>(book) * kCodewords * Vector + static_cast<size_t>(code) * Vector;
+}
+
 /// int16 levels of two rows of four columns, or one of eight, from where their codes lie.
 template <int Books, int Vector>
 OCTALANE_INLINE __m128i codebook_levels(const int16_t* fixed, const uint8_t* codes) {
   __m128i sum = _mm_set1_epi16(64);
   unroll<Books>([&](auto b) OCTALANE_INLINE_LAMBDA {
     const auto word = [&](int row) OCTALANE_INLINE_LAMBDA {
-      return fixed + (b.value * kCodewords + codes[row * Books + b.value]) * Vector;
+      return codeword<Vector>(fixed, b.value, codes[row * Books + b.value]);
     };
     if constexpr (Vector == 8) {
       sum = _mm_add_epi16(sum, _mm_loadu_si128(reinterpret_cast<const __m128i*>(word(0))));

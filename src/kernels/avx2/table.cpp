@@ -17,6 +17,10 @@ int64_t code_panel(const Problem&) { return sizeof(CodePanel); }
 // 32, an add and a third of an instruction to widen and drain, on three vector ports: 64 * 3 / 2.3.
 constexpr double kFmaRate = 32;
 constexpr double kMaddubsRate = 80;
+// Eight weights are two loads from the codebooks, some two clocks; or two from the tables of sums, a scalar at a time.
+// Of few tokens, like all gemv: the gemm computes whole tiles.
+constexpr double kCodewordRate = 32;
+constexpr double kSumsRate = 16;
 
 constexpr Kernel restaged_row(StagedType staged, ActivationGroups (*groups)(const WeightSpec&),
                               void (*run)(const MatmulArgs&)) {
@@ -34,7 +38,7 @@ constexpr Kernel restaged_row(StagedType staged, ActivationGroups (*groups)(cons
           .run = run};
 }
 
-constexpr Kernel codebook_row(const char* variant, TileShape tile, int64_t max_tokens,
+constexpr Kernel codebook_row(const char* variant, TileShape tile, double rate, int64_t max_tokens,
                               int64_t (*scratch)(const Problem&), void (*run)(const MatmulArgs&)) {
   return {.staged = StagedType::bf16,
           .op = Op::gemv,
@@ -46,7 +50,7 @@ constexpr Kernel codebook_row(const char* variant, TileShape tile, int64_t max_t
           .groups = no_groups,
           .variant = variant,
           .instruction = "vfmadd231ps",
-          .nominal_ops_per_clock = kFmaRate,
+          .nominal_ops_per_clock = rate,
           .max_tokens = max_tokens,
           .supports = why_not_codebook,
           .scratch_bytes = scratch,
@@ -104,8 +108,8 @@ constexpr Kernel kernels[] = {
      .supports = why_not_plain,
      .scratch_bytes = no_scratch,
      .run = s8_group_gemv},
-    codebook_row("codewords", {.m = 1, .n = kRows, .k = 8}, kCodewordTokens, no_scratch, codebook_gemv),
-    codebook_row("sums", {.m = 1, .n = kRows, .k = 64}, 1, codebook_table_scratch, codebook_table_gemv),
+    codebook_row("codewords", {.m = 1, .n = kRows, .k = 8}, kCodewordRate, kCodewordTokens, no_scratch, codebook_gemv),
+    codebook_row("sums", {.m = 1, .n = kRows, .k = 64}, kSumsRate, 1, codebook_table_scratch, codebook_table_gemv),
     restaged_row(StagedType::s8_row, whole_row_groups, s8_row_gemm),
     restaged_row(StagedType::s8_xblock, block_groups, s8_xblock_gemm),
     restaged_row(StagedType::s8_block, block_groups, s8_block_gemm),

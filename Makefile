@@ -22,7 +22,7 @@ bench: build
 
 bench-additive: build
 	@cmake --build --preset release --target additive_bench
-	build/release/bench/additive/additive_bench $(ARGS)
+	build/release/bench/additive/additive_bench --out build/additive_bench.json $(ARGS)
 
 format format-check:
 	@scripts/bootstrap.sh test

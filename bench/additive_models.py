@@ -74,7 +74,7 @@ def speeds(options, paths):
             for row in made["rows"]:
                 kind = "decode" if "64" in row["test"] else "prefill"
                 rows[name][kind].append(row["tokens_per_second"]["median"])
-            rows[name]["peak_memory_bytes"] = max(rows[name]["peak_memory_bytes"], made.get("peak_memory_bytes", 0))
+            rows[name]["peak_memory_bytes"] = max(rows[name]["peak_memory_bytes"], made["peak_memory_bytes"])
     return rows
 
 
@@ -88,7 +88,7 @@ def table(receipt, texts):
                  *(f"{row['ppl'][text]['ppl']:.2f} +- {row['ppl'][text]['stderr']:.2f}" for text in texts),
                  f"{row['s8.group']['verdict']}",
                  *(f"{statistics.median(speed[kind]):.0f}" if speed.get(kind) else "" for kind in ("prefill", "decode")),
-                 f"{speed.get('peak_memory_bytes', 0) / 2**20:.0f}"]
+                 f"{speed['peak_memory_bytes'] / 2**20:.0f}" if "peak_memory_bytes" in speed else ""]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
 

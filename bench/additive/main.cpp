@@ -2,11 +2,12 @@
 //   frozen     weights decoded again for every 16 tokens, by a kernel that stays as it was (bf16 lane)
 //   per-tile   the library's kernel of the lane, called for 16 tokens at a time: it decodes again as well
 //   reuse      the library's kernel, called once
-// and at 1 token, in the bf16 lane, by every gemv that the library has for these weights here, beside
+// and at 1 to 16 tokens, in the bf16 lane, by every kernel that the library has for these weights here, with the plan's
+// choice named; at 1 token beside
 //   expand     the whole matrix decoded to fp16 first, then multiplied
 // Four fixtures in rotation, 3 warm-up and 21 measured cycles, variants in an order drawn anew for each cycle; a time
-// is that of a cycle over four. Outputs are compared bit for bit before anything is timed, those of 1 token with fp64:
-// there each kernel sums in an order of its own.
+// is that of a cycle over four. Outputs are compared bit for bit before anything is timed, those of few tokens with
+// fp64: there each kernel sums in an order of its own.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -34,9 +35,9 @@ constexpr int kFixtures = 4, kWarmUp = 3, kCycles = 21;
 
 struct Options {
   int64_t rows = 14336, cols = 4096;
-  std::vector<int64_t> tokens{1, 32, 64, 128};
+  std::vector<int64_t> tokens{1, 4, 16, 32, 64, 128};
   std::vector<std::string> lanes{"bf16", "s8.group"};
-  std::string isa, out;
+  std::string isa, rates = "auto", out;
   uint64_t seed = 1;
 };
 
@@ -76,24 +77,35 @@ void run_per_tile(const Kernel& kernel, const MatmulArgs& args) {
   }
 }
 
-/// The gemvs of this lane that take these weights, and the way around them.
-std::vector<Variant> gemvs_for(const Context& context, Problem problem, StagedType lane) {
+constexpr int64_t kFewTokens = 16;
+
+/// The kernels of this lane that take these weights and tokens, and for one token the way around them.
+std::vector<Variant> kernels_for(const Context& context, Problem problem, StagedType lane) {
   problem.staged = lane;
   std::vector<Variant> variants;
   const PlanInputs inputs = context.plan_inputs();
   for (const IsaTable* isa : inputs.isas) {
     for (const Kernel& kernel : isa->kernels) {
-      const bool serves = kernel.staged == lane && kernel.op == Op::gemv && kernel.order.rows == 16 &&
+      const bool serves = kernel.staged == lane && kernel.order.rows == 16 && problem.tokens <= kernel.max_tokens &&
                           kernel.form == ActivationForm::bf16_as_f32 && kernel.supports(problem).empty();
       if (serves) variants.push_back({octalane::name(kernel), {&kernel, isa}, kernel.run});
     }
   }
-  if (variants.empty()) return variants;
+  if (variants.empty() || problem.tokens > 1) return variants;
   auto expanded = std::make_shared<std::vector<uint16_t>>();
   const Choice choice = variants.front().choice;
   variants.insert(variants.begin(),
                   {"expand", choice, [expanded](const MatmulArgs& args) { expand_and_multiply(args, *expanded); }});
   return variants;
+}
+
+/// What a plan from this machine's rates takes.
+std::string planned(const Context& context, const Problem& problem, StagedType lane) {
+  PlanInputs inputs = context.plan_inputs();
+  inputs.lane = lane;
+  inputs.order = TileOrder{16};
+  const Choice choice = choose_kernel(problem, inputs);
+  return choice.kernel == nullptr ? "" : octalane::name(*choice.kernel);
 }
 
 Choice gemm_for(const Context& context, const Problem& problem, StagedType lane) {
@@ -164,16 +176,16 @@ Expected<Json> measure(const Options& options, const Context& context, int64_t t
   }
   const PackedView& first = fixtures[0].weights();
   const Problem problem{tokens, first.rows, first.cols, first.spec, lane};
-  const bool gemv = tokens == 1 && lane == StagedType::bf16;
+  const bool few = tokens <= kFewTokens && lane == StagedType::bf16;
   const Choice gemm = gemm_for(context, problem, lane);
   if (gemm.kernel == nullptr) return fail("{}: no kernel of this lane here", name(lane));
-  std::vector<Variant> variants = gemv ? gemvs_for(context, problem, lane) : variants_of(gemm);
+  std::vector<Variant> variants = few ? kernels_for(context, problem, lane) : variants_of(gemm);
   int64_t scratch_bytes = 32 << 10;
   for (const Variant& variant : variants) {
     scratch_bytes = std::max(scratch_bytes, variant.choice.kernel->scratch_bytes(problem));
   }
   const AlignedBuffer<std::byte> scratch(scratch_bytes);
-  const Expected<double> error = check(context, fixtures, variants, !gemv, scratch.data());
+  const Expected<double> error = check(context, fixtures, variants, !few, scratch.data());
   if (!error) return fail_with(error);
 
   std::vector<float> y(static_cast<size_t>(tokens * options.rows));
@@ -193,8 +205,8 @@ Expected<Json> measure(const Options& options, const Context& context, int64_t t
     if (cycle >= kWarmUp) orders.push_back(order);
   }
   const Variant& best =
-      gemv ? *std::ranges::min_element(variants, {}, [](const Variant& v) { return median_of(v.seconds); })
-           : variants.back();
+      few ? *std::ranges::min_element(variants, {}, [](const Variant& v) { return median_of(v.seconds); })
+          : variants.back();
   Json list = Json::array();
   for (const Variant& variant : variants) {
     const double seconds = median_of(variant.seconds);
@@ -209,8 +221,9 @@ Expected<Json> measure(const Options& options, const Context& context, int64_t t
   }
   return Json{{"lane", name(lane)},
               {"kernel", octalane::name(*best.choice.kernel)},
+              {"planned", planned(context, problem, lane)},
               {"tokens", tokens},
-              {"bits_equal", gemv ? Json() : Json(true)},
+              {"bits_equal", few ? Json() : Json(true)},
               {"total_error", *error},
               {"tops", 2e-12 * static_cast<double>(tokens * options.rows * options.cols) / median_of(best.seconds)},
               {"scratch_bytes", best.choice.kernel->scratch_bytes(problem)},
@@ -220,7 +233,14 @@ Expected<Json> measure(const Options& options, const Context& context, int64_t t
 }
 
 Expected<int> run(const Options& options) {
-  Expected<Context> context = Context::create({.threads = 1, .isa = options.isa});
+  if (const std::string why = find_isa("avx2")->unavailable(); !why.empty()) {
+    return fail("the frozen kernels: wanted AVX2: {}", why);
+  }
+  cli::CommonOptions common;
+  common.threads = 1;
+  common.rates = options.rates;
+  common.isa = options.isa;
+  Expected<Context> context = cli::make_context(common, {find_format(kFormat)});
   if (!context) return fail_with(context);
   cli::Table table({{"lane"},
                     {"tokens", cli::Table::Align::right},
@@ -233,7 +253,9 @@ Expected<int> run(const Options& options) {
       Expected<Json> cell = measure(options, *context, tokens, *staged_type_from_name(lane));
       if (!cell) return fail_with(cell);
       for (const Json& variant : (*cell)["variants"]) {
-        table.add({lane, fmt::format("{}", tokens), variant["variant"].get<std::string>(),
+        const bool is_planned = variant["variant"] == (*cell)["planned"];
+        table.add({lane, fmt::format("{}", tokens),
+                   variant["variant"].get<std::string>() + (is_planned ? " (planned)" : ""),
                    fmt::format("{:.3f}", variant["ms"].get<double>()),
                    fmt::format("{:.2f}", variant["over_best"].get<double>())});
       }
@@ -271,6 +293,7 @@ int main(int argc, char** argv) {
   app.add_option("--tokens", options.tokens)->delimiter(',')->check(CLI::Range(int64_t{1}, int64_t{1} << 16));
   app.add_option("--lanes", options.lanes)->delimiter(',')->check(CLI::IsMember({"bf16", "s8.group"}));
   app.add_option("--isa", options.isa, "Force an instruction set");
+  app.add_option("--rates", options.rates, "What the plan's choice is made from, as for octalane");
   app.add_option("--seed", options.seed);
   app.add_option("--out", options.out, "Write a receipt with all samples to this file");
   CLI11_PARSE(app, argc, argv);

@@ -126,6 +126,7 @@ Expected<int> bench_model(const Options& options) {
                 {"model", file->path()},
                 {"architecture", loaded->model.config().architecture},
                 {"file_bytes", file->file_bytes()},
+                {"peak_memory_bytes", known_or_null(peak_memory_bytes())},
                 {"threads", loaded->context.threads()},
                 {"lane_asked", options.common.lane},
                 {"lanes_asked", text_or_null(options.common.lanes)},

@@ -173,16 +173,16 @@ void Flags::either(const std::string& names, std::string& value, const std::stri
   group->require_option(1);
 }
 
-void Flags::machine(CommonOptions& options) {
+void Flags::machine(CommonOptions& options, const std::vector<std::string>& devices) {
   number("--threads", options.threads, 1, kMostThreads,
          fmt::format("Threads (default: the {} cores this process may use)", usable_cores()));
-  choice("--device", options.device, {"cpu"}, "Where to compute");
+  choice("--device", options.device, devices, "Where to compute");
   choice("--isa", options.isa, isa_names(), "Force an instruction set (default: the fastest here)");
   toggle("--json", options.json, "One JSON document on stdout, nothing else");
 }
 
-void Flags::common(CommonOptions& options) {
-  machine(options);
+void Flags::common(CommonOptions& options, const std::vector<std::string>& devices) {
+  machine(options, devices);
   choice("--lane", options.lane, lane_names(), "Force a lane by its staged type; auto is the stock lane, bf16");
 }
 

@@ -63,9 +63,9 @@ class Flags {
   void either(const std::string& names, std::string& value, const std::string& help, const std::string& other_names,
               std::string& other_value, const std::string& other_help);
   /// --threads, --device, --isa, --json.
-  void machine(CommonOptions& options);
+  void machine(CommonOptions& options, const std::vector<std::string>& devices = {"cpu"});
   /// Those and --lane.
-  void common(CommonOptions& options);
+  void common(CommonOptions& options, const std::vector<std::string>& devices = {"cpu"});
   /// --lanes, of commands that bind the tensors of a file, and --receipt, of those that run a model.
   void lane_plan(CommonOptions& options);
   void receipt(CommonOptions& options);

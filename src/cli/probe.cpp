@@ -7,6 +7,7 @@
 #include "cli/command.h"
 #include "cli/machine.h"
 #include "cli/peaks.h"
+#include "cli/probe_cuda.h"
 #include "cli/table.h"
 #include "cli/terminal.h"
 #include "core/parallel.h"
@@ -236,7 +237,19 @@ Rates measure_kernels(const Options& options, const Context& context, const std:
   return rates;
 }
 
+/// What is measured of a CUDA device has no kernels yet, so no rates to save and nothing to force.
+Expected<int> probe_on_cuda(const Options& options) {
+  const std::pair<const char*, bool> of_kernels[] = {{"--output", !options.output.empty()},
+                                                     {"--isa", !options.common.isa.empty()},
+                                                     {"--lane", options.common.lane != "auto"}};
+  for (const auto& [flag, given] : of_kernels) {
+    if (given) return fail("{} is for the kernels of the CPU, --device cuda has none yet", flag);
+  }
+  return probe_cuda(options.common, options.repeats, options.sample_ms);
+}
+
 Expected<int> probe(const Options& options) {
+  if (options.common.device == "cuda") return probe_on_cuda(options);
   const Expected<Context> context = make_context(options.common);
   if (!context) return fail_with(context);
   const std::span<const IsaTable* const> isas = context->plan_inputs().isas;
@@ -294,7 +307,7 @@ Command probe_command(CLI::App& parent) {
   flags.choices("--format", options->formats, random_formats(),
                 "Weight formats to measure kernels with (default: all of GGUF)", Need::optional);
   flags.text("-o,--output", options->output, "Write the kernels' rates to this file too, for --rates FILE");
-  flags.common(options->common);
+  flags.common(options->common, {"cpu", "cuda"});
   return {flags.app(), [options] { return probe(*options); }};
 }
 

@@ -22,7 +22,8 @@ TEST(IncludeRules, every_file_of_the_house_keeps_them) {
   for (const char* folder : {"src", "include"}) {
     for (const fs::directory_entry& entry : fs::recursive_directory_iterator(root / folder)) {
       if (entry.path().extension() != ".h" && entry.path().extension() != ".cpp" &&
-          entry.path().extension() != ".hpp") {
+          entry.path().extension() != ".hpp" && entry.path().extension() != ".cu" &&
+          entry.path().extension() != ".cuh") {
         continue;
       }
       std::ifstream file(entry.path());
@@ -49,6 +50,9 @@ TEST(IncludeRules, a_planted_include_against_the_arrows_is_found) {
       {"src/model/load.cpp", "plan/plan.h"},
       {"src/model/load.cpp", "cli/table.h"},
       {"src/api/c_api.cpp", "model/model.h"},
+      {"src/cuda/probe.cpp", "kernels/kernel.h"},
+      {"src/cuda/device/probe.cu", "kernels/kernel.h"},
+      {"src/linear/linear.cpp", "cuda/driver.h"},
       {"src/attic/old.cpp", "core/half.h"},
       {"src/model/forward.cpp", "kernels/avx2/kernels.h"},
   };

@@ -31,12 +31,13 @@ const std::vector<Room>& rooms() {
       {"plan", {"core", "kernels"}},
       {"linear", {"core", "formats", "weights", "plan", "kernels"}},
       {"probe", {"core", "files", "formats", "weights", "kernels", "plan", "linear"}},
+      {"cuda", {"core"}},
       {"model", {"core", "files", "formats", "checkpoint", "linear", "kernels"}},
       {"gate", {"core", "files", "formats", "checkpoint", "linear", "model", "kernels"}},
       {"api", {"core", "files", "formats", "checkpoint", "linear", "probe", "gate", "kernels", "octalane"}},
       {"cli",
-       {"core", "files", "formats", "additive", "checkpoint", "weights", "kernels", "plan", "linear", "probe", "model",
-        "gate", "octalane"}},
+       {"core", "files", "formats", "additive", "checkpoint", "weights", "kernels", "plan", "linear", "probe", "cuda",
+        "model", "gate", "octalane"}},
   };
   return all;
 }
@@ -63,7 +64,7 @@ std::string without_comments(std::string_view text) {
 }
 
 bool is_device_header(const std::string& header) {
-  static const std::regex device(R"(.*intrin\.h|arm_.*\.h|cuda.*|hip/.*|vulkan/.*|cpuid\.h)");
+  static const std::regex device(R"(.*intrin\.h|arm_.*\.h|cuda.*|hip/.*|vulkan/.*|cpuid\.h|nvml\.h)");
   return std::regex_match(header, device);
 }
 

@@ -1,0 +1,48 @@
+// What the probe loops share: arguments, drains, clocks. Device code includes nothing of the host's rooms.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/probe_shapes.h"
+
+namespace octalane::cuda {
+
+/// Operand types: the type of accumulators, the columns of K that 32 bytes of an operand hold, and whether the assembler of
+/// sm_90 makes mma.sync of other instructions.
+template <class SumType, int Columns, bool Emulated>
+struct Element {
+  using Sum = SumType;
+  static constexpr int kColumns = Columns;
+  static constexpr bool kEmulated = Emulated;
+};
+struct S8 : Element<int, 32, false> {};
+struct E4m3 : Element<float, 32, true> {};
+struct Bf16 : Element<float, 16, false> {};
+struct F16 : Element<float, 16, false> {};
+
+__device__ __forceinline__ uint32_t bits(int value) { return static_cast<uint32_t>(value); }
+__device__ __forceinline__ uint32_t bits(float value) { return __float_as_uint(value); }
+
+/// The drain of one output: one conversion where the accumulator is an integer, one product of scales, one fma.
+template <class Sum>
+__device__ __forceinline__ float drained(Sum sum, float weight_scale, float token_scale, float total) {
+  return fmaf(static_cast<float>(sum), weight_scale * token_scale, total);
+}
+
+/// Tells the compiler that `value` changes here: nothing that reads it moves across.
+__device__ __forceinline__ void pin(int& value) { asm volatile("" : "+r"(value)::"memory"); }
+__device__ __forceinline__ void pin(float& value) { asm volatile("" : "+f"(value)::"memory"); }
+
+/// Clocks that the first block took.
+class BlockClock {
+ public:
+  __device__ __forceinline__ BlockClock() : start_(clock64()) {}
+  __device__ __forceinline__ void store(long long* clocks) const {
+    if (blockIdx.x == 0 && threadIdx.x == 0) *clocks = clock64() - start_;
+  }
+
+ private:
+  long long start_;
+};
+
+}  // namespace octalane::cuda

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Reads the machine code of the CUDA probe's kernels: each loop has the instruction that its row claims and no other that
-# multiplies matrices, and none spills but the emulated ones. Exits 77 (skipped) without cuobjdump.
+# Reads the machine code of the CUDA probe's kernels: each loop has the instruction that its row claims, as often as its
+# source (the assembler may find that products repeat, and drop them), and no other that multiplies matrices; none spills
+# but the emulated ones. Exits 77 (skipped) without cuobjdump.
 #   bench/cuda_sass.sh [FATBIN, default build/release/src/cuda/probe.fatbin]
 set -euo pipefail
 fatbin=${1:-$(dirname "$0")/../build/release/src/cuda/probe.fatbin}
@@ -23,6 +24,13 @@ fi
     if (name ~ /^mma_/) return "HMMA"
     return "none"
   }
+  # How often, or a multiple of it: an iteration of mma.sync, a group between drains of wgmma.
+  function times(name) {
+    if (name ~ /^mma_e4m3/) return 256
+    if (name ~ /^mma_/) return 128
+    if (match(name, /drain_[0-9]+$/)) return substr(name, RSTART + 6) / 32
+    return 16
+  }
   function finish(   op) {
     if (name == "") return
     loops += wanted(name) != "none"
@@ -31,7 +39,10 @@ fi
       line = line " " op " " count[op]
       if (op != wanted(name)) { line = line " WRONG"; failed = 1 }
     }
-    if (wanted(name) != "none" && !(wanted(name) in count)) { line = line " NO " wanted(name); failed = 1 }
+    if (wanted(name) != "none" && (count[wanted(name)] == 0 || count[wanted(name)] % times(name) != 0)) {
+      line = line " WRONG: " times(name) " of " wanted(name) " wanted"
+      failed = 1
+    }
     if (spills > 0) {
       line = line " spills " spills
       if (name !~ /^mma_e4m3/) { line = line " WRONG"; failed = 1 }

@@ -41,17 +41,22 @@ struct MmaTiles {
     }
     signs = a[0][0] & 0x80808080;
   }
-  /// Other operands for the next step, all of them finite: an emulated instruction converts its operands, and with operands
-  /// that stay, the assembler converts and multiplies once for all iterations (seen with nvcc 13.0).
-  __device__ __forceinline__ void flip_signs() {
+  /// Other operands of 8 bits, finite and of the same size, for what comes next. The assembler of nvcc 13.0 sees when a
+  /// product that starts at zero, or is emulated, comes again with the operands that it had, and computes it once.
+  __device__ __forceinline__ void flip_tokens() {
 #pragma unroll
     for (int i = 0; i < kMmaTiles; ++i) {
-#pragma unroll
-      for (int r = 0; r < 4; ++r) a[i][r] ^= signs;
 #pragma unroll
       for (int r = 0; r < 2; ++r) b[i][r] ^= signs;
     }
     signs = __funnelshift_l(signs, signs, 8);
+  }
+  __device__ __forceinline__ void flip_rows() {
+#pragma unroll
+    for (int i = 0; i < kMmaTiles; ++i) {
+#pragma unroll
+      for (int r = 0; r < 4; ++r) a[i][r] ^= signs;
+    }
   }
 };
 
@@ -63,7 +68,10 @@ __device__ __forceinline__ void mma_step(MmaTiles& tiles, Sum (&sums)[kMmaTiles]
 #pragma unroll
     for (int j = 0; j < kMmaTiles; ++j) mma(Type{}, sums[i][j], tiles.a[(i + step) % 4], tiles.b[j], fresh);
   }
-  if constexpr (Type::kEmulated) tiles.flip_signs();
+  if constexpr (Type::kEmulated) {
+    tiles.flip_rows();
+    tiles.flip_tokens();
+  }
 }
 
 template <class Type>
@@ -103,6 +111,7 @@ __device__ __forceinline__ void mma_drain_loop(const uint32_t* operands, const f
       typename Type::Sum sums[kMmaTiles][kMmaTiles][4];
 #pragma unroll
       for (int step = 0; step < kSteps; ++step) mma_step<Type>(tiles, sums, group * kSteps + step, step == 0);
+      if constexpr (!Type::kEmulated) tiles.flip_tokens();
       const int at = static_cast<int>(n * kGroups + group) % kScaleGroups * MmaShape::kScales;
       const volatile float* const rows = shared + at + lane / 4;
       const volatile float* const tokens = shared + at + MmaShape::kRows + lane % 4 * 2;

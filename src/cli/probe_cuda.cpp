@@ -172,8 +172,8 @@ void print_memory(const Json& rates) {
   Table table({{"working set", kRight}, {"GB/s", kRight}, {"min", kRight}, {"max", kRight}});
   for (const Json& rate : rates) {
     const Json& gbps = rate["gbps"];
-    table.add({fmt::format("{} MiB", rate["bytes"].get<int64_t>() >> 20), tops_text(gbps["median"]),
-               tops_text(gbps["min"]), tops_text(gbps["max"])});
+    table.add({fmt::format("{:.1f} MiB", static_cast<double>(rate["bytes"].get<int64_t>()) / (1 << 20)),
+               tops_text(gbps["median"]), tops_text(gbps["min"]), tops_text(gbps["max"])});
   }
   fmt::print("{}", table.text());
 }

@@ -13,8 +13,7 @@
 namespace octalane::cuda {
 namespace {
 
-constexpr int kReadBlocksPerMultiprocessor = 4;
-constexpr int64_t kReadMiB[] = {8, 16, 32, 64, 128, 256, 1024, 4096};
+constexpr int64_t kReadGranules[] = {1, 2, 4, 8, 16, 32, 128, 512};
 
 template <class T>
 std::span<const std::byte> bytes_of(const std::vector<T>& values) {
@@ -165,10 +164,11 @@ class ReadBench {
  public:
   static Expected<ReadBench> create(const Session& session) {
     const DeviceInfo& device = session.device();
-    const int blocks = kReadBlocksPerMultiprocessor * device.multiprocessors;
+    const int blocks = kReadBlocks * device.multiprocessors;
     int64_t most = 0;
-    for (const int64_t mib : kReadMiB) {
-      if (mib << 20 <= device.memory_bytes / 4) most = mib << 20;
+    for (const int64_t granules : kReadGranules) {
+      const int64_t bytes = granules * blocks * kReadThreads * kReadUnroll * 16;
+      if (bytes <= device.memory_bytes / 4) most = bytes;
     }
     const Expected<FunctionHandle> fill = session.find("fill_words");
     if (!fill) return fail_with(fill);
@@ -214,18 +214,20 @@ class ReadBench {
  private:
   ReadBench(const Session& session, FunctionHandle fill, FunctionHandle read, Buffer data, Buffer out)
       : session_(&session), fill_(fill), read_(read), data_(std::move(data)), out_(std::move(out)) {
-    for (const int64_t mib : kReadMiB) {
-      if (mib << 20 <= data_.bytes()) rates.push_back({.bytes = mib << 20, .gbps = {}});
+    for (const int64_t granules : kReadGranules) {
+      if (granules * granule_bytes() <= data_.bytes())
+        rates.push_back({.bytes = granules * granule_bytes(), .gbps = {}});
     }
   }
 
   Grid grid() const { return {.blocks = static_cast<int>(out_.bytes() / 4 / kReadThreads), .threads = kReadThreads}; }
+  int64_t granule_bytes() const { return out_.bytes() / 4 * kReadUnroll * 16; }
   Status fill(uint32_t noise) const {
     const Expected<double> filled = session_->run(fill_, grid(), data_.address(), data_.bytes() / 4, noise);
     return filled ? Status{} : fail_with(filled);
   }
   Expected<double> run(int64_t bytes, int64_t passes) const {
-    return session_->run(read_, grid(), data_.address(), bytes / 16, passes, out_.address());
+    return session_->run(read_, grid(), data_.address(), bytes / granule_bytes(), passes, out_.address());
   }
 
   const Session* session_;

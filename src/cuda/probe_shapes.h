@@ -34,6 +34,9 @@ struct WgmmaShape {
   static constexpr int kSharedBytes = kOperandBytes + kScaleGroups * kScales * 4;
 };
 
+/// read_memory: threads of a block, blocks of a multiprocessor, loads of 16 bytes in flight in a thread.
 inline constexpr int kReadThreads = 512;
+inline constexpr int kReadBlocks = 2;
+inline constexpr int kReadUnroll = 4;
 
 }  // namespace octalane::cuda

@@ -70,25 +70,25 @@ __device__ __forceinline__ uint4 load_past_l1(const uint4* from) {
   return v;
 }
 
-/// Reads `vectors` (a power of two) vectors of 16 bytes `passes` times; every thread writes the sum of its words.
+/// Reads `granules` granules `passes` times, a granule being kReadUnroll vectors of 16 bytes a thread; every thread writes the
+/// sum of its words. A thread reads the same addresses in each pass: blocks drift apart, and would otherwise find in L2 what
+/// others read just before.
 extern "C" __global__ void __launch_bounds__(kReadThreads)
-    read_memory(const uint4* data, long long vectors, long long passes, uint32_t* out) {
-  constexpr int kUnroll = 8;
+    read_memory(const uint4* data, long long granules, long long passes, uint32_t* out) {
   const long long stride = static_cast<long long>(gridDim.x) * blockDim.x;
-  const long long end = vectors * passes, mask = vectors - 1;
   const long long first = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
   uint32_t sum = 0;
-  long long i = first;
-  for (; i + (kUnroll - 1) * stride < end; i += kUnroll * stride) {
-    uint4 v[kUnroll];
+#pragma unroll 1
+  for (long long pass = 0; pass < passes; ++pass) {
+    const uint4* from = data + first;
+#pragma unroll 1
+    for (long long granule = 0; granule < granules; ++granule, from += kReadUnroll * stride) {
+      uint4 v[kReadUnroll];
 #pragma unroll
-    for (int u = 0; u < kUnroll; ++u) v[u] = load_past_l1(data + ((i + u * stride) & mask));
+      for (int u = 0; u < kReadUnroll; ++u) v[u] = load_past_l1(from + u * stride);
 #pragma unroll
-    for (int u = 0; u < kUnroll; ++u) sum += v[u].x + v[u].y + v[u].z + v[u].w;
-  }
-  for (; i < end; i += stride) {
-    const uint4 v = load_past_l1(data + (i & mask));
-    sum += v.x + v.y + v.z + v.w;
+      for (int u = 0; u < kReadUnroll; ++u) sum += v[u].x + v[u].y + v[u].z + v[u].w;
+    }
   }
   out[first] = sum;
 }

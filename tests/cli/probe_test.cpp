@@ -106,6 +106,20 @@ TEST_F(Probe, of_one_instruction_set_has_no_other) {
   EXPECT_FALSE(document["memory_gbps"].empty());
 }
 
+TEST_F(Probe, of_cuda_says_in_one_line_that_there_is_no_driver) {
+  const Outcome outcome = octalane({"probe", "--device", "cuda", "--repeats", "1", "--sample-ms", "1"});
+  if (outcome.exit_code == 0) GTEST_SKIP() << "a device is here";
+  expect_error(outcome, 1, "cuda: ");
+}
+
+TEST_F(Probe, of_cuda_takes_no_flag_that_is_for_the_kernels_of_the_cpu) {
+  const std::string file = scratch() / "cuda-rates.json";
+  expect_error(octalane({"probe", "--device", "cuda", "-o", file}), 1, "--output");
+  expect_error(octalane({"probe", "--device", "cuda", "--isa", "scalar"}), 1, "--isa");
+  expect_error(octalane({"probe", "--device", "cuda", "--lane", "bf16"}), 1, "--lane");
+  expect_error(octalane({"probe", "--device", "cuda:9"}), 2, "cuda:9");
+}
+
 TEST_F(Probe, prints_tables_for_people) {
   const Outcome outcome = octalane(kQuick);
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;

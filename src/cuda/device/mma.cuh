@@ -6,18 +6,18 @@
 namespace octalane::cuda {
 
 /// One instruction: sum += a * b. With `fresh` the sum starts at zero.
-#define OCTALANE_MMA(Type, shape, constraint, zero)                                                            \
-  __device__ __forceinline__ void mma(Type, Type::Sum (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2], \
-                                      bool fresh) {                                                            \
-    if (fresh) {                                                                                               \
-      asm volatile("mma.sync.aligned." shape " {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%10,%10,%10,%10};"      \
-                   : "=" constraint(d[0]), "=" constraint(d[1]), "=" constraint(d[2]), "=" constraint(d[3])    \
-                   : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]), constraint(zero));      \
-    } else {                                                                                                   \
-      asm volatile("mma.sync.aligned." shape " {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"          \
-                   : "+" constraint(d[0]), "+" constraint(d[1]), "+" constraint(d[2]), "+" constraint(d[3])    \
-                   : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));                        \
-    }                                                                                                          \
+#define OCTALANE_MMA(Type, shape, constraint, zero)                                                         \
+  __device__ __forceinline__ void mma(Type, Type::Sum(&d)[4], const uint32_t(&a)[4], const uint32_t(&b)[2], \
+                                      bool fresh) {                                                         \
+    if (fresh) {                                                                                            \
+      asm volatile("mma.sync.aligned." shape " {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%10,%10,%10,%10};"   \
+                   : "=" constraint(d[0]), "=" constraint(d[1]), "=" constraint(d[2]), "=" constraint(d[3]) \
+                   : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]), constraint(zero));   \
+    } else {                                                                                                \
+      asm volatile("mma.sync.aligned." shape " {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"       \
+                   : "+" constraint(d[0]), "+" constraint(d[1]), "+" constraint(d[2]), "+" constraint(d[3]) \
+                   : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));                     \
+    }                                                                                                       \
   }
 OCTALANE_MMA(S8, "m16n8k32.row.col.s32.s8.s8.s32", "r", 0)
 OCTALANE_MMA(Bf16, "m16n8k16.row.col.f32.bf16.bf16.f32", "f", 0.0f)
@@ -27,7 +27,8 @@ OCTALANE_MMA(E4m3, "m16n8k32.row.col.f32.e4m3.e4m3.f32", "f", 0.0f)
 #endif
 #undef OCTALANE_MMA
 
-/// A warp's 16 accumulators are independent, and each instruction of one takes another pair of operands than the one before.
+/// A warp's 16 accumulators are independent, and each instruction of one takes another pair of operands than the one
+/// before.
 constexpr int kMmaTiles = 4;
 
 struct MmaTiles {
@@ -61,8 +62,7 @@ struct MmaTiles {
 };
 
 template <class Type, class Sum>
-__device__ __forceinline__ void mma_step(MmaTiles& tiles, Sum (&sums)[kMmaTiles][kMmaTiles][4], int step,
-                                         bool fresh) {
+__device__ __forceinline__ void mma_step(MmaTiles& tiles, Sum (&sums)[kMmaTiles][kMmaTiles][4], int step, bool fresh) {
 #pragma unroll
   for (int i = 0; i < kMmaTiles; ++i) {
 #pragma unroll

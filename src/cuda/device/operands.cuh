@@ -7,8 +7,8 @@
 
 namespace octalane::cuda {
 
-/// Operand types: the type of accumulators, the columns of K that 32 bytes of an operand hold, and whether the assembler of
-/// sm_90 makes mma.sync of other instructions.
+/// Operand types: the type of accumulators, the columns of K that 32 bytes of an operand hold, and whether the
+/// assembler of sm_90 makes mma.sync of other instructions.
 template <class SumType, int Columns, bool Emulated>
 struct Element {
   using Sum = SumType;

@@ -1,4 +1,5 @@
-// The kernels that cuda/probe.cpp launches by name. Each writes every accumulator, a word each, and the clocks of block 0.
+// The kernels that cuda/probe.cpp launches by name. Each writes every accumulator, a word each, and the clocks of block
+// 0.
 #include "cuda/device/mma.cuh"
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 #include "cuda/device/wgmma.cuh"
@@ -6,15 +7,15 @@
 
 namespace octalane::cuda {
 
-#define OCTALANE_MMA_KERNEL(name, Type)                                                                    \
-  extern "C" __global__ void __launch_bounds__(MmaShape::kThreads, 1)                                             \
+#define OCTALANE_MMA_KERNEL(name, Type)                                                                            \
+  extern "C" __global__ void __launch_bounds__(MmaShape::kThreads, 1)                                              \
       mma_##name(const uint32_t* operands, const float*, uint32_t* out, long long iterations, long long* clocks) { \
-    mma_loop<Type>(operands, out, iterations, clocks);                                                     \
+    mma_loop<Type>(operands, out, iterations, clocks);                                                             \
   }
-#define OCTALANE_MMA_DRAIN_KERNEL(name, Type, columns)                                                           \
-  extern "C" __global__ void __launch_bounds__(MmaShape::kThreads, 1) mma_##name##_drain_##columns(                     \
-      const uint32_t* operands, const float* scales, uint32_t* out, long long iterations, long long* clocks) {   \
-    mma_drain_loop<Type, columns>(operands, scales, out, iterations, clocks);                                    \
+#define OCTALANE_MMA_DRAIN_KERNEL(name, Type, columns)                                                         \
+  extern "C" __global__ void __launch_bounds__(MmaShape::kThreads, 1) mma_##name##_drain_##columns(            \
+      const uint32_t* operands, const float* scales, uint32_t* out, long long iterations, long long* clocks) { \
+    mma_drain_loop<Type, columns>(operands, scales, out, iterations, clocks);                                  \
   }
 OCTALANE_MMA_KERNEL(s8, S8)
 OCTALANE_MMA_DRAIN_KERNEL(s8, S8, 32)
@@ -31,12 +32,12 @@ OCTALANE_MMA_DRAIN_KERNEL(e4m3, E4m3, 256)
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 #define OCTALANE_WGMMA_KERNEL(name, Type)                                                                      \
-  extern "C" __global__ void __launch_bounds__(WgmmaShape::kThreads, 1) wgmma_##name(                                 \
+  extern "C" __global__ void __launch_bounds__(WgmmaShape::kThreads, 1) wgmma_##name(                          \
       const uint32_t* operands, const float* scales, uint32_t* out, long long iterations, long long* clocks) { \
     wgmma_loop<Type>(operands, scales, out, iterations, clocks);                                               \
   }
 #define OCTALANE_WGMMA_DRAIN_KERNEL(name, Type, columns)                                                       \
-  extern "C" __global__ void __launch_bounds__(WgmmaShape::kThreads, 1) wgmma_##name##_drain_##columns(               \
+  extern "C" __global__ void __launch_bounds__(WgmmaShape::kThreads, 1) wgmma_##name##_drain_##columns(        \
       const uint32_t* operands, const float* scales, uint32_t* out, long long iterations, long long* clocks) { \
     wgmma_drain_loop<Type, columns>(operands, scales, out, iterations, clocks);                                \
   }
@@ -64,15 +65,13 @@ extern "C" __global__ void fill_words(uint32_t* data, long long words, uint32_t 
 
 __device__ __forceinline__ uint4 load_past_l1(const uint4* from) {
   uint4 v;
-  asm volatile("ld.global.cg.v4.u32 {%0, %1, %2, %3}, [%4];"
-               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-               : "l"(from));
+  asm volatile("ld.global.cg.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(from));
   return v;
 }
 
-/// Reads `granules` granules `passes` times, a granule being kReadUnroll vectors of 16 bytes a thread; every thread writes the
-/// sum of its words. A thread reads the same addresses in each pass: blocks drift apart, and would otherwise find in L2 what
-/// others read just before.
+/// Reads `granules` granules `passes` times, a granule being kReadUnroll vectors of 16 bytes a thread; every thread
+/// writes the sum of its words. A thread reads the same addresses in each pass: blocks drift apart, and would otherwise
+/// find in L2 what others read just before.
 extern "C" __global__ void __launch_bounds__(kReadThreads)
     read_memory(const uint4* data, long long granules, long long passes, uint32_t* out) {
   const long long stride = static_cast<long long>(gridDim.x) * blockDim.x;

@@ -1,4 +1,5 @@
-// Loops of wgmma, Hopper's asynchronous product of a warpgroup: 64 rows by 128 tokens, both operands from shared memory.
+// Loops of wgmma, Hopper's asynchronous product of a warpgroup: 64 rows by 128 tokens, both operands from shared
+// memory.
 #pragma once
 
 #include "cuda/device/operands.cuh"
@@ -7,12 +8,12 @@ namespace octalane::cuda {
 
 constexpr int kWgmmaSums = WgmmaShape::kResults;
 
-#define OCTALANE_D8(c, i)                                                                                 \
-  "+" c(d[i]), "+" c(d[i + 1]), "+" c(d[i + 2]), "+" c(d[i + 3]), "+" c(d[i + 4]), "+" c(d[i + 5]),       \
-      "+" c(d[i + 6]), "+" c(d[i + 7])
+#define OCTALANE_D8(c, i)                                                                                            \
+  "+" c(d[i]), "+" c(d[i + 1]), "+" c(d[i + 2]), "+" c(d[i + 3]), "+" c(d[i + 4]), "+" c(d[i + 5]), "+" c(d[i + 6]), \
+      "+" c(d[i + 7])
 /// One instruction over 32 bytes of K: sum += a * b. With `fresh` the sum starts at zero.
 #define OCTALANE_WGMMA(Type, shape, constraint, immediates)                                                        \
-  __device__ __forceinline__ void wgmma(Type, Type::Sum (&d)[kWgmmaSums], uint64_t a, uint64_t b, bool fresh) {    \
+  __device__ __forceinline__ void wgmma(Type, Type::Sum(&d)[kWgmmaSums], uint64_t a, uint64_t b, bool fresh) {     \
     asm volatile(                                                                                                  \
         "{ .reg .pred p; setp.eq.b32 p, %66, 0; wgmma.mma_async.sync.aligned.m64n128" shape                        \
         " {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27," \

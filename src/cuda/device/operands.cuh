@@ -3,22 +3,10 @@
 
 #include <cstdint>
 
+#include "cuda/device/elements.cuh"
 #include "cuda/probe_shapes.h"
 
 namespace octalane::cuda {
-
-/// Operand types: the type of accumulators, the columns of K that 32 bytes of an operand hold, and whether the
-/// assembler of sm_90 makes mma.sync of other instructions.
-template <class SumType, int Columns, bool Emulated>
-struct Element {
-  using Sum = SumType;
-  static constexpr int kColumns = Columns;
-  static constexpr bool kEmulated = Emulated;
-};
-struct S8 : Element<int, 32, false> {};
-struct E4m3 : Element<float, 32, true> {};
-struct Bf16 : Element<float, 16, false> {};
-struct F16 : Element<float, 16, false> {};
 
 __device__ __forceinline__ uint32_t bits(int value) { return static_cast<uint32_t>(value); }
 __device__ __forceinline__ uint32_t bits(float value) { return __float_as_uint(value); }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "cuda/device/operands.cuh"
+#include "cuda/device/wgmma_group.cuh"
 
 namespace octalane::cuda {
 
@@ -30,18 +31,6 @@ OCTALANE_WGMMA(Bf16, "k16.f32.bf16.bf16", "f", ", 1, 1, 0, 0")
 OCTALANE_WGMMA(F16, "k16.f32.f16.f16", "f", ", 1, 1, 0, 0")
 #undef OCTALANE_WGMMA
 #undef OCTALANE_D8
-
-__device__ __forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
-__device__ __forceinline__ void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-template <int Pending>
-__device__ __forceinline__ void wgmma_wait() {
-  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Pending) : "memory");
-}
-
-/// Rows of 128 bytes in the 128-byte swizzle, 1024 bytes from one eight of rows to the next.
-__device__ __forceinline__ uint64_t descriptor(uint32_t address) {
-  return uint64_t{(address & 0x3FFFF) >> 4} | 1ull << 16 | 64ull << 32 | 1ull << 62;
-}
 
 extern __shared__ __align__(1024) uint8_t wgmma_shared[];
 

@@ -1,0 +1,21 @@
+// The operand types of the multiply instructions.
+#pragma once
+
+#include <cstdint>
+
+namespace octalane::cuda {
+
+/// Operand types: the type of accumulators, the columns of K that 32 bytes of an operand hold, and whether the
+/// assembler of sm_90 makes mma.sync of other instructions.
+template <class SumType, int Columns, bool Emulated>
+struct Element {
+  using Sum = SumType;
+  static constexpr int kColumns = Columns;
+  static constexpr bool kEmulated = Emulated;
+};
+struct S8 : Element<int, 32, false> {};
+struct E4m3 : Element<float, 32, true> {};
+struct Bf16 : Element<float, 16, false> {};
+struct F16 : Element<float, 16, false> {};
+
+}  // namespace octalane::cuda

@@ -1,0 +1,406 @@
+// y[tokens, rows] = x W^T with weights at 4 or 8 bits, on wgmma: weights are its 64-row left operand, decoded into
+// registers, tokens its right one, read from shared memory. One warp copies: activations as swizzled tiles, records as
+// they are. Each consumer warpgroup has 64 rows; decoding of the next 64 bytes of K goes on beside the multiplication
+// of these.
+#pragma once
+
+#include "cuda/device/decode.cuh"
+#include "cuda/device/wgmma_registers.cuh"
+
+namespace octalane::cuda {
+
+/// How sums leave the lane.
+enum class Drain {
+  row,      ///< once: y = sum * token scale * row scale
+  xblock,   ///< every 256 columns, times the token's scale of the block; the row's at the end
+  block,    ///< every 256 columns, times both scales of the block
+  promote,  ///< fp32 sums that keep fewer bits are added to fp32 totals; both scales at the end
+  none,     ///< fp32 sums are the output
+};
+
+/// A shape of the kernel. A stage is 128 bytes of K.
+template <class ElementType, Code kCodeOf, Drain kDrainOf, int Tokens, int Warpgroups, int Stages, bool Fine = false>
+struct GemmShape {
+  using Type = ElementType;
+  static constexpr Code kCode = kCodeOf;
+  static constexpr Drain kDrain = kDrainOf;
+  static constexpr int kTokens = Tokens, kWarpgroups = Warpgroups, kStages = Stages;
+  static constexpr bool kFine = Fine;  ///< groups of 16: the two quads of a thread have a scale word each
+  static constexpr bool kWide = Type::kColumns == 16;  ///< 16-bit operands
+  static constexpr bool kE4m3 = Type::kEmulated;
+  static constexpr bool kBlocks = kDrain == Drain::xblock || kDrain == Drain::block;
+  static constexpr bool kDrains = kBlocks || kDrain == Drain::promote;
+  static constexpr int kRows = 64 * kWarpgroups;
+  static constexpr int kRecords = kWide ? 1 : 2;  ///< of a warpgroup and stage
+  static constexpr int kMostWords = kFine ? 4 : 2;
+  static constexpr int kRecordBytes = 64 * 64 * code_bits(kCode) / 8 + 64 * kMostWords * 4;  ///< at most
+  // A stage: activations, records, super-group scales (wide lanes), scales of a block.
+  static constexpr int kRecordsAt = kTokens * 128;
+  static constexpr int kSupersAt = kRecordsAt + kWarpgroups * kRecords * kRecordBytes;
+  static constexpr int kScalesAt = kSupersAt + (kWide ? kWarpgroups * 256 : 0);
+  static constexpr int kScaleBytes = kBlocks ? (kTokens + (kDrain == Drain::block ? kRows : 0)) * 4 : 0;
+  static constexpr int kStageBytes = (kScalesAt + kScaleBytes + 1023) / 1024 * 1024;
+  // Behind the stages: tiles of 64 tokens by 64 rows on their way out, the tables of f8, barriers.
+  static constexpr int kTileBytes = 64 * 64 * 2;
+  static constexpr int kTailBytes = (kE4m3 ? kShifts * 8 : 0) + 256;
+  static constexpr int kMostShared = 232448;
+  static constexpr int kTiles = kStages * kStageBytes + kWarpgroups * 2 * kTileBytes + kTailBytes <= kMostShared ? 2 : 1;
+  static constexpr int kTilesAt = kStages * kStageBytes;
+  static constexpr int kTablesAt = kTilesAt + kWarpgroups * kTiles * kTileBytes;
+  static constexpr int kBarriersAt = kTablesAt + (kE4m3 ? kShifts * 8 : 0);
+  static constexpr int kSharedBytes = kBarriersAt + 256;
+  static_assert(kSharedBytes <= kMostShared);
+  static constexpr int kThreads = (kWarpgroups + 1) * 128;
+  static constexpr int kProducerRegisters = 40, kConsumerRegisters = kWarpgroups == 1 ? 216 : 232;
+};
+
+struct True {
+  static constexpr bool value = true;
+};
+struct False {
+  static constexpr bool value = false;
+};
+
+/// Stages go round: the slot, and the parity of its barriers.
+template <int Stages>
+struct Slot {
+  int index = 0, parity = 0;
+  __device__ __forceinline__ void advance() {
+    if (++index == Stages) index = 0, parity ^= 1;
+  }
+};
+
+/// The tile of tokens and rows with this number: tokens run fastest, so that rows stay in L2.
+struct TilePlace {
+  int token, row;
+  __device__ __forceinline__ TilePlace(const GemmArgs& args, int tile, int tokens, int rows) {
+    const int tiles = (args.tokens + tokens - 1) / tokens;
+    token = tile % tiles * tokens;
+    row = tile / tiles * rows;
+  }
+};
+__device__ __forceinline__ int tiles_of(const GemmArgs& args, int tokens, int rows) {
+  return (args.tokens + tokens - 1) / tokens * ((args.rows + rows - 1) / rows);
+}
+
+/// The copying thread.
+template <class S>
+__device__ __forceinline__ void produce(const GemmArgs& args, uint32_t base) {
+  Slot<S::kStages> slot;
+  const int stages = args.panels * (S::kWide ? 2 : 1), tiles = tiles_of(args, S::kTokens, S::kRows);
+  const int supers = (args.panels + 1) / 2;
+  const bool nested = S::kWide && static_cast<ScaleWords>(args.scale_words) == ScaleWords::nested;
+  const int64_t row_bytes = static_cast<int64_t>(args.panels) * 2 * args.record_bytes;  // of 64 rows
+  const int bytes = S::kTokens * 128 + S::kWarpgroups * (S::kRecords * args.record_bytes + (nested ? 256 : 0)) +
+                    S::kScaleBytes;
+  for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+    const TilePlace place(args, tile, S::kTokens, S::kRows);
+#pragma unroll 1
+    for (int k = 0; k < stages; ++k, slot.advance()) {
+      const uint32_t full = base + S::kBarriersAt + slot.index * 16, stage = base + slot.index * S::kStageBytes;
+      barrier_wait(full + 8, slot.parity ^ 1);
+      barrier_expect(full, bytes);
+      copy_tile(stage, args.x, k * (S::kWide ? 64 : 128), place.token, full);
+#pragma unroll
+      for (int g = 0; g < S::kWarpgroups; ++g) {
+        const int block = place.row / 64 + g;
+        copy_bytes(stage + S::kRecordsAt + g * S::kRecords * S::kRecordBytes,
+                   args.records + block * row_bytes + static_cast<int64_t>(k) * S::kRecords * args.record_bytes,
+                   S::kRecords * args.record_bytes, full);
+        if (nested)
+          copy_bytes(stage + S::kSupersAt + g * 256, args.supers + (static_cast<int64_t>(block) * supers + k / 4) * 64,
+                     256, full);
+      }
+      if constexpr (S::kBlocks) {
+        copy_bytes(stage + S::kScalesAt, args.token_scales + static_cast<int64_t>(k / 2) * args.padded_tokens + place.token,
+                   S::kTokens * 4, full);
+        if constexpr (S::kDrain == Drain::block)
+          copy_bytes(stage + S::kScalesAt + S::kTokens * 4,
+                     args.weight_scales + static_cast<int64_t>(k / 2) * args.padded_rows + place.row, S::kRows * 4, full);
+      }
+    }
+  }
+}
+
+/// What a consumer thread holds of a stage, and how it becomes operands. Unit u, of 64 bytes of K, has two: of the
+/// columns j = 0, 1 of record u, or (16-bit operands) of the two quads of columns u.
+template <class S>
+struct StageCodes {
+  Eight<S::kCode> codes[S::kRecords][2][2];  // [record][j][h]
+  uint32_t words[S::kRecords][2][2][S::kFine ? 2 : 1];
+  uint32_t supers[2];
+
+  __device__ __forceinline__ void load(const GemmArgs& args, uint32_t stage, int group, int thread) {
+    const int row = thread / 32 * 16 + thread % 32 / 4;
+    const int code_bytes = 64 * 64 * code_bits(S::kCode) / 8;
+    const bool pairs = word_bytes(static_cast<ScaleWords>(args.scale_words)) == 4;
+#pragma unroll
+    for (int r = 0; r < S::kRecords; ++r) {
+      const uint32_t record = stage + S::kRecordsAt + group * S::kRecords * S::kRecordBytes + r * args.record_bytes;
+      load_codes(record, thread, codes[r]);
+#pragma unroll
+      for (int j = 0; j < 2; ++j) {
+#pragma unroll
+        for (int h = 0; h < 2; ++h) {
+#pragma unroll
+          for (int q = 0; q < (S::kFine ? 2 : 1); ++q) {
+            const int index = (row + h * 8) * args.words + (S::kFine ? 2 * j + q : args.words == 2 ? j : 0);
+            if (!S::kWide && !S::kE4m3) words[r][j][h][q] = shared_32(record + code_bytes + index * 4);
+            else if (S::kE4m3) words[r][j][h][q] = shared_16(record + code_bytes + index * 2);
+            else words[r][j][h][q] = pairs ? shared_32(record + code_bytes + index * 4) : shared_16(record + code_bytes + index * 2);
+          }
+        }
+      }
+    }
+    if constexpr (S::kWide) {
+#pragma unroll
+      for (int h = 0; h < 2; ++h) supers[h] = shared_32(stage + S::kSupersAt + group * 256 + (row + h * 8) * 4);
+    }
+  }
+
+  __device__ __forceinline__ void operands(const GemmArgs& args, uint32_t tables, int u, uint32_t (&a)[2][4]) const {
+    const uint4 table{args.table[0], args.table[1], args.table[2], args.table[3]};
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      if constexpr (S::kWide) {
+        const auto kind = static_cast<ScaleWords>(args.scale_words);
+        const bool has_bias = kind == ScaleWords::pair_f16 || kind == ScaleWords::pair_bf16 || kind == ScaleWords::nested;
+        const float offset = 8388608.0f + static_cast<float>(args.zero);
+        Scale scale = exact_scale(words[0][u][h][0], kind, supers[h]);
+#pragma unroll
+        for (int q = 0; q < 2; ++q) {
+          if (S::kFine && q == 1) scale = exact_scale(words[0][u][h][S::kFine ? 1 : 0], kind, supers[h]);
+          float w[4];
+          weights_of(codes[0][u][h].quad(q, table), scale, offset, has_bias, w);
+          a[q][h] = pack_bf16(w[0], w[1]);
+          a[q][h + 2] = pack_bf16(w[2], w[3]);
+        }
+      } else if constexpr (S::kE4m3) {
+#pragma unroll
+        for (int j = 0; j < 2; ++j) {
+          const uint2 magnitudes = shared_64(tables + words[u][j][h][0] * 8);
+          const uint4 levels{magnitudes.x, magnitudes.y, magnitudes.x | 0x80808080u, magnitudes.y | 0x80808080u};
+          a[j][h] = codes[u][j][h].quad(0, levels);
+          a[j][h + 2] = codes[u][j][h].quad(1, levels);
+        }
+      } else {
+#pragma unroll
+        for (int j = 0; j < 2; ++j) {
+#pragma unroll
+          for (int q = 0; q < 2; ++q) {
+            a[j][h + 2 * q] = restage(codes[u][j][h].quad(q, table), words[u][j][h][S::kFine ? q : 0]);
+          }
+        }
+      }
+    }
+  }
+};
+
+/// Writes a warpgroup's 64 rows of outputs: value(j, e) is that of row `lane / 4 + 8 * (e / 2)` of the warp's 16, token
+/// 8 * j + 2 * (lane % 4) + e % 2.
+template <int Tokens, int Tiles, class Value>
+__device__ __forceinline__ void write_outputs(const GemmArgs& args, const TilePlace& place, int group, uint32_t tiles,
+                                              Value value) {
+  const int thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32;
+  if (args.y_f32 != nullptr) {
+    const int row = place.row + group * 64 + warp * 16 + lane / 4;
+#pragma unroll
+    for (int j = 0; j < Tokens / 8; ++j) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const int token = place.token + 8 * j + 2 * (lane % 4) + e % 2, n = row + 8 * (e / 2);
+        if (token < args.tokens && n < args.rows) args.y_f32[token * args.y_stride + n] = value(j, e);
+      }
+    }
+    return;
+  }
+#pragma unroll
+  for (int p = 0; p < Tokens / 64; ++p) {
+    const uint32_t tile = tiles + p % Tiles * 8192;
+    uint32_t pairs[8][2];
+#pragma unroll
+    for (int j = 0; j < 8; ++j) {
+      pairs[j][0] = pack_bf16(value(p * 8 + j, 0), value(p * 8 + j, 1));
+      pairs[j][1] = pack_bf16(value(p * 8 + j, 2), value(p * 8 + j, 3));
+    }
+    if (thread == 0) stores_read<Tiles - 1>();
+    warpgroup_sync(2 + group);
+#pragma unroll
+    for (int j = 0; j < 8; j += 2) {  // lanes 0-7, 8-15: rows 0-7, 8-15 of tokens 8 j; 16-31: of the next 8 tokens
+      const int token = 8 * (j + lane / 16) + lane % 8, chunk = warp * 2 + lane / 8 % 2;
+      asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(
+                       tile + token * 128 + ((chunk ^ (token & 7)) * 16)),
+                   "r"(pairs[j][0]), "r"(pairs[j][1]), "r"(pairs[j + 1][0]), "r"(pairs[j + 1][1])
+                   : "memory");
+    }
+    async_fence();
+    warpgroup_sync(2 + group);
+    if (thread == 0) store_tile(args.y, place.row + group * 64, place.token + p * 64, tile);
+  }
+}
+
+template <class S>
+__device__ __forceinline__ void consume(const GemmArgs& args, const uint8_t* shared, uint32_t base) {
+  using Type = typename S::Type;
+  constexpr int kSums = S::kTokens / 2;
+  const int group = threadIdx.x / 128, thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32;
+  const int stages = args.panels * (S::kWide ? 2 : 1), tiles = tiles_of(args, S::kTokens, S::kRows);
+  const int block = S::kDrain == Drain::promote ? args.promote : 2;  // stages from drain to drain
+  const uint32_t tables = base + S::kTablesAt;
+  // Every warp frees a stage for itself: that covers its own reads of codes and scales.
+  const auto release = [&](int index) {
+    __syncwarp();
+    if (lane == 0) barrier_arrive(base + S::kBarriersAt + index * 16 + 8);
+  };
+  const auto full = [&](int index) { return base + S::kBarriersAt + index * 16; };
+  Slot<S::kStages> slot;
+  for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+    const TilePlace place(args, tile, S::kTokens, S::kRows);
+    typename Type::Sum sums[kSums];
+    float totals[S::kDrains ? kSums : 1];
+    if constexpr (S::kDrains) {
+#pragma unroll
+      for (int i = 0; i < kSums; ++i) totals[i] = 0;
+    }
+    bool fresh = true;
+    int until = block;
+    uint32_t a[2][2][4];
+    StageCodes<S> codes;
+    uint32_t stage = base + slot.index * S::kStageBytes;
+    int held = -1;  // the slot that the last products read
+
+    const auto drain = [&](int index) {
+      if constexpr (S::kDrain == Drain::promote) {
+#pragma unroll
+        for (int i = 0; i < kSums; ++i) totals[i] += sums[i];
+      } else if constexpr (S::kBlocks) {
+        const auto* scales = reinterpret_cast<const float*>(shared + index * S::kStageBytes + S::kScalesAt);
+        float row_scale[2] = {1, 1};
+        if constexpr (S::kDrain == Drain::block) {
+          const float* rows = scales + S::kTokens + group * 64 + warp * 16 + lane / 4;
+          row_scale[0] = rows[0], row_scale[1] = rows[8];
+        }
+#pragma unroll
+        for (int j = 0; j < S::kTokens / 8; ++j) {
+          const float2 token_scale = *reinterpret_cast<const float2*>(scales + 8 * j + 2 * (lane % 4));
+#pragma unroll
+          for (int e = 0; e < 4; ++e) {
+            float value = static_cast<float>(sums[4 * j + e]);
+            if constexpr (S::kDrain == Drain::block) value *= row_scale[e / 2];
+            totals[4 * j + e] = fmaf(value, e % 2 ? token_scale.y : token_scale.x, totals[4 * j + e]);
+          }
+        }
+      }
+    };
+    const auto issue = [&](const uint32_t(&operands)[2][4], uint32_t at, int u) {
+      const uint64_t tokens = descriptor(at) + 4 * u;
+      wgmma_fence();
+      wgmma(Type{}, sums, operands[0], tokens, fresh);
+      fresh = false;
+      wgmma(Type{}, sums, operands[1], tokens + 2, false);
+      wgmma_commit();
+    };
+    // One stage; its first unit is decoded. The next stage's barrier is tried early, and its codes are read while this
+    // stage's are multiplied.
+    const auto step = [&](auto last) {
+      issue(a[0], stage, 0);
+      wgmma_wait<1>();
+      if (held >= 0) release(held);
+      const uint32_t current = stage;
+      const int index = slot.index;
+      slot.advance();
+      stage = slot.index == 0 ? base : stage + S::kStageBytes;
+      bool ready = true;
+      if constexpr (!last.value) ready = barrier_try(full(slot.index), slot.parity);
+      codes.operands(args, tables, 1, a[1]);
+      if constexpr (!last.value) {
+        if (!ready) barrier_wait(full(slot.index), slot.parity);
+        codes.load(args, stage, group, thread);
+      }
+      issue(a[1], current, 1);
+      wgmma_wait<1>();
+      if constexpr (!last.value) codes.operands(args, tables, 0, a[0]);
+      held = index;
+      if constexpr (S::kDrains) {
+        if (--until == 0 || last.value) {
+          wgmma_wait<0>();
+          drain(index);
+          release(index);
+          held = -1;
+          fresh = true;
+          until = block;
+        }
+      }
+    };
+    barrier_wait(full(slot.index), slot.parity);
+    codes.load(args, stage, group, thread);
+    codes.operands(args, tables, 0, a[0]);
+#pragma unroll 1
+    for (int k = 0; k < stages - 1; ++k) step(False{});
+    step(True{});
+    wgmma_wait<0>();
+    if (held >= 0) release(held);
+
+    float row_scale[2] = {1, 1};
+    if constexpr (S::kDrain == Drain::row || S::kDrain == Drain::xblock || S::kDrain == Drain::promote) {
+      const float* rows = args.weight_scales + place.row + group * 64 + warp * 16 + lane / 4;
+      row_scale[0] = rows[0], row_scale[1] = rows[8];
+    }
+    const float* const token_scales = args.token_scales + place.token + 2 * (lane % 4);
+    write_outputs<S::kTokens, S::kTiles>(
+        args, place, group, base + S::kTilesAt + group * S::kTiles * S::kTileBytes, [&](int j, int e) {
+          if constexpr (S::kDrain == Drain::none) return sums[4 * j + e];
+          else if constexpr (S::kDrain == Drain::block) return totals[4 * j + e];
+          else if constexpr (S::kDrain == Drain::xblock) return totals[4 * j + e] * row_scale[e / 2];
+          else if constexpr (S::kDrain == Drain::promote)
+            return totals[4 * j + e] * __ldg(token_scales + 8 * j + e % 2) * row_scale[e / 2];
+          else return static_cast<float>(sums[4 * j + e]) * __ldg(token_scales + 8 * j + e % 2) * row_scale[e / 2];
+        });
+  }
+  stores_done();
+}
+
+struct BlockClocks {
+  uint64_t clocks, nanoseconds;
+  __device__ __forceinline__ static BlockClocks now() {
+    BlockClocks t;
+    t.clocks = clock64();
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(t.nanoseconds));
+    return t;
+  }
+};
+
+template <class S>
+__device__ __forceinline__ void gemm(const GemmArgs& args) {
+  extern __shared__ __align__(1024) uint8_t shared[];
+  uint32_t base;
+  asm volatile("mov.u32 %0, %1;" : "=r"(base) : "r"(shared_address(shared)));  // kept, not computed again in loops
+  const BlockClocks begin = BlockClocks::now();
+  if (threadIdx.x == 0) {
+    for (int s = 0; s < S::kStages; ++s) {
+      barrier_init(base + S::kBarriersAt + s * 16, 1);
+      barrier_init(base + S::kBarriersAt + s * 16 + 8, S::kWarpgroups * 4);
+    }
+    barrier_init_fence();
+  }
+  if constexpr (S::kE4m3) {
+    if (threadIdx.x < kShifts) {
+      *reinterpret_cast<uint2*>(shared + S::kTablesAt + threadIdx.x * 8) = args.shifted[threadIdx.x];
+    }
+  }
+  __syncthreads();
+  if (threadIdx.x >= S::kWarpgroups * 128) {
+    fewer_registers<S::kProducerRegisters>();
+    if (threadIdx.x == S::kWarpgroups * 128) produce<S>(args, base);
+  } else {
+    more_registers<S::kConsumerRegisters>();
+    consume<S>(args, shared, base);
+    if (args.clocks != nullptr && blockIdx.x == 0 && threadIdx.x == 0) {
+      const BlockClocks end = BlockClocks::now();
+      args.clocks[0] = end.clocks - begin.clocks;
+      args.clocks[1] = end.nanoseconds - begin.nanoseconds;
+    }
+  }
+}
+
+}  // namespace octalane::cuda

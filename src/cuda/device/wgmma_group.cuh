@@ -1,0 +1,20 @@
+// What every use of wgmma needs around the instruction (PTX ISA, asynchronous warpgroup level matrix instructions).
+#pragma once
+
+#include <cstdint>
+
+namespace octalane::cuda {
+
+__device__ __forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+__device__ __forceinline__ void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+template <int Pending>
+__device__ __forceinline__ void wgmma_wait() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Pending) : "memory");
+}
+
+/// Rows of 128 bytes in the 128-byte swizzle, 1024 bytes from one eight of rows to the next.
+__device__ __forceinline__ uint64_t descriptor(uint32_t address) {
+  return uint64_t{(address & 0x3FFFF) >> 4} | 1ull << 16 | 64ull << 32 | 1ull << 62;
+}
+
+}  // namespace octalane::cuda

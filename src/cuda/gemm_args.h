@@ -1,0 +1,35 @@
+// What a product kernel is launched with. Known to host and device code.
+#pragma once
+
+#include <cstdint>
+
+namespace octalane::cuda {
+
+/// The driver's CUtensorMap.
+struct alignas(64) TensorMap {
+  uint64_t opaque[16];
+};
+
+/// y[tokens, rows] = x W^T. Token scales and sums are [group][padded tokens], weight scales [unit][padded rows].
+struct GemmArgs {
+  TensorMap x;  ///< [tokens][padded columns] of the lane's type, boxes of 128 bytes by the kernel's tokens
+  TensorMap y;  ///< [tokens][rows] bfloat16, boxes of 64 by 64; used when y_f32 is null
+  const uint8_t* records;
+  const uint32_t* supers;       ///< nested scales: [rows / 64][ceil(columns / 256)][64] pairs of f16
+  const float* weight_scales;   ///< re-encoded lanes
+  const float* token_scales;
+  const float* token_sums;      ///< s8.group: sums of codes
+  float* y_f32;
+  int64_t y_stride;             ///< of y_f32, elements
+  int32_t tokens, rows, padded_tokens, padded_rows;
+  int32_t panels;               ///< padded columns / 128
+  int32_t record_bytes, words;
+  int32_t scale_words;          ///< ScaleWords
+  int32_t promote;              ///< f8 lanes: panels from promotion to promotion
+  int32_t zero;                 ///< of the codes
+  uint32_t table[4];            ///< levels + 128 of table codes
+  const uint2* shifted;         ///< f8.row: [kShifts] magnitudes of eight levels
+  uint64_t* clocks;             ///< null, or where block 0 writes clocks and nanoseconds
+};
+
+}  // namespace octalane::cuda

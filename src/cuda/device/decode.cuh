@@ -6,11 +6,6 @@
 
 namespace octalane::cuda {
 
-/// What a code is: an integer of 4 bits, an index into 16 levels, an integer of 8 bits.
-enum class Code { nibble, table, byte };
-
-constexpr __host__ __device__ int code_bits(Code code) { return code == Code::byte ? 8 : 4; }
-
 __device__ __forceinline__ uint32_t permute(uint32_t a, uint32_t b, uint32_t selector) {
   uint32_t d;
   asm("prmt.b32 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(selector));

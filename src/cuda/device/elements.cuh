@@ -18,4 +18,13 @@ struct E4m3 : Element<float, 32, true> {};
 struct Bf16 : Element<float, 16, false> {};
 struct F16 : Element<float, 16, false> {};
 
+/// Tells the compiler that `value` changes here: nothing that reads it moves across.
+__device__ __forceinline__ void pin(int& value) { asm volatile("" : "+r"(value)::"memory"); }
+__device__ __forceinline__ void pin(float& value) { asm volatile("" : "+f"(value)::"memory"); }
+template <class Value, int Count>
+__device__ __forceinline__ void pin_all(Value (&values)[Count]) {
+#pragma unroll
+  for (int i = 0; i < Count; ++i) pin(values[i]);
+}
+
 }  // namespace octalane::cuda

@@ -1,9 +1,20 @@
-#include "cuda/device/gemm.cuh"
+// The product kernels, by name.
+#include "cuda/device/gemm_group.cuh"
+#include "cuda/gemm_list.h"
+
 namespace octalane::cuda {
-#define OCTALANE_GEMM(name, ...)                                                                                 \
-  extern "C" __global__ void __launch_bounds__(GemmShape<__VA_ARGS__>::kThreads, 1)                              \
-      name(const __grid_constant__ GemmArgs args) {                                                              \
-    gemm<GemmShape<__VA_ARGS__>>(args);                                                                          \
+
+#define GEMM(name, operand, code, drain, ...)                                                              \
+  extern "C" __global__ void __launch_bounds__(                                                            \
+      GemmShape<Operand::operand, Code::code, Drain::drain, __VA_ARGS__>::kThreads, 1)                     \
+      name(const __grid_constant__ GemmArgs args) {                                                        \
+    gemm<GemmShape<Operand::operand, Code::code, Drain::drain, __VA_ARGS__>>(args);                        \
   }
-OCTALANE_GEMM(s8_row_128x256, S8, Code::nibble, Drain::row, 256, 2, 4)
-}
+#define GROUP_GEMM(name, code, ...)                                                                        \
+  extern "C" __global__ void __launch_bounds__(GroupShape<Code::code, __VA_ARGS__>::kThreads, 1)           \
+      name(const __grid_constant__ GemmArgs args) {                                                        \
+    gemm_groups<GroupShape<Code::code, __VA_ARGS__>>(args);                                                \
+  }
+OCTALANE_GEMMS(GEMM, GROUP_GEMM)
+
+}  // namespace octalane::cuda

@@ -6,52 +6,23 @@
 
 #include "cuda/device/decode.cuh"
 #include "cuda/device/wgmma_registers.cuh"
+#include "cuda/gemm_shapes.h"
 
 namespace octalane::cuda {
 
-/// How sums leave the lane.
-enum class Drain {
-  row,      ///< once: y = sum * token scale * row scale
-  xblock,   ///< every 256 columns, times the token's scale of the block; the row's at the end
-  block,    ///< every 256 columns, times both scales of the block
-  promote,  ///< fp32 sums that keep fewer bits are added to fp32 totals; both scales at the end
-  none,     ///< fp32 sums are the output
+template <Operand kOperand>
+struct OperandType;
+template <>
+struct OperandType<Operand::s8> {
+  using Type = S8;
 };
-
-/// A shape of the kernel. A stage is 128 bytes of K.
-template <class ElementType, Code kCodeOf, Drain kDrainOf, int Tokens, int Warpgroups, int Stages, bool Fine = false>
-struct GemmShape {
-  using Type = ElementType;
-  static constexpr Code kCode = kCodeOf;
-  static constexpr Drain kDrain = kDrainOf;
-  static constexpr int kTokens = Tokens, kWarpgroups = Warpgroups, kStages = Stages;
-  static constexpr bool kFine = Fine;  ///< groups of 16: the two quads of a thread have a scale word each
-  static constexpr bool kWide = Type::kColumns == 16;  ///< 16-bit operands
-  static constexpr bool kE4m3 = Type::kEmulated;
-  static constexpr bool kBlocks = kDrain == Drain::xblock || kDrain == Drain::block;
-  static constexpr bool kDrains = kBlocks || kDrain == Drain::promote;
-  static constexpr int kRows = 64 * kWarpgroups;
-  static constexpr int kRecords = kWide ? 1 : 2;  ///< of a warpgroup and stage
-  static constexpr int kMostWords = kFine ? 4 : 2;
-  static constexpr int kRecordBytes = 64 * 64 * code_bits(kCode) / 8 + 64 * kMostWords * 4;  ///< at most
-  // A stage: activations, records, super-group scales (wide lanes), scales of a block.
-  static constexpr int kRecordsAt = kTokens * 128;
-  static constexpr int kSupersAt = kRecordsAt + kWarpgroups * kRecords * kRecordBytes;
-  static constexpr int kScalesAt = kSupersAt + (kWide ? kWarpgroups * 256 : 0);
-  static constexpr int kScaleBytes = kBlocks ? (kTokens + (kDrain == Drain::block ? kRows : 0)) * 4 : 0;
-  static constexpr int kStageBytes = (kScalesAt + kScaleBytes + 1023) / 1024 * 1024;
-  // Behind the stages: tiles of 64 tokens by 64 rows on their way out, the tables of f8, barriers.
-  static constexpr int kTileBytes = 64 * 64 * 2;
-  static constexpr int kTailBytes = (kE4m3 ? kShifts * 8 : 0) + 256;
-  static constexpr int kMostShared = 232448;
-  static constexpr int kTiles = kStages * kStageBytes + kWarpgroups * 2 * kTileBytes + kTailBytes <= kMostShared ? 2 : 1;
-  static constexpr int kTilesAt = kStages * kStageBytes;
-  static constexpr int kTablesAt = kTilesAt + kWarpgroups * kTiles * kTileBytes;
-  static constexpr int kBarriersAt = kTablesAt + (kE4m3 ? kShifts * 8 : 0);
-  static constexpr int kSharedBytes = kBarriersAt + 256;
-  static_assert(kSharedBytes <= kMostShared);
-  static constexpr int kThreads = (kWarpgroups + 1) * 128;
-  static constexpr int kProducerRegisters = 40, kConsumerRegisters = kWarpgroups == 1 ? 216 : 232;
+template <>
+struct OperandType<Operand::e4m3> {
+  using Type = E4m3;
+};
+template <>
+struct OperandType<Operand::bf16> {
+  using Type = Bf16;
 };
 
 struct True {
@@ -241,7 +212,7 @@ __device__ __forceinline__ void write_outputs(const GemmArgs& args, const TilePl
 
 template <class S>
 __device__ __forceinline__ void consume(const GemmArgs& args, const uint8_t* shared, uint32_t base) {
-  using Type = typename S::Type;
+  using Type = typename OperandType<S::kOperand>::Type;
   constexpr int kSums = S::kTokens / 2;
   const int group = threadIdx.x / 128, thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32;
   const int stages = args.panels * (S::kWide ? 2 : 1), tiles = tiles_of(args, S::kTokens, S::kRows);
@@ -324,6 +295,7 @@ __device__ __forceinline__ void consume(const GemmArgs& args, const uint8_t* sha
       if constexpr (S::kDrains) {
         if (--until == 0 || last.value) {
           wgmma_wait<0>();
+          pin_all(sums);
           drain(index);
           release(index);
           held = -1;
@@ -339,6 +311,7 @@ __device__ __forceinline__ void consume(const GemmArgs& args, const uint8_t* sha
     for (int k = 0; k < stages - 1; ++k) step(False{});
     step(True{});
     wgmma_wait<0>();
+    pin_all(sums);
     if (held >= 0) release(held);
 
     float row_scale[2] = {1, 1};
@@ -370,8 +343,9 @@ struct BlockClocks {
   }
 };
 
-template <class S>
-__device__ __forceinline__ void gemm(const GemmArgs& args) {
+/// Barriers, then the roles: one thread that copies, and warpgroups that multiply.
+template <class S, class Produce, class Consume>
+__device__ __forceinline__ void run_roles(const GemmArgs& args, Produce produce, Consume consume) {
   extern __shared__ __align__(1024) uint8_t shared[];
   uint32_t base;
   asm volatile("mov.u32 %0, %1;" : "=r"(base) : "r"(shared_address(shared)));  // kept, not computed again in loops
@@ -383,7 +357,7 @@ __device__ __forceinline__ void gemm(const GemmArgs& args) {
     }
     barrier_init_fence();
   }
-  if constexpr (S::kE4m3) {
+  if constexpr (S::kOperand == Operand::e4m3) {
     if (threadIdx.x < kShifts) {
       *reinterpret_cast<uint2*>(shared + S::kTablesAt + threadIdx.x * 8) = args.shifted[threadIdx.x];
     }
@@ -391,16 +365,22 @@ __device__ __forceinline__ void gemm(const GemmArgs& args) {
   __syncthreads();
   if (threadIdx.x >= S::kWarpgroups * 128) {
     fewer_registers<S::kProducerRegisters>();
-    if (threadIdx.x == S::kWarpgroups * 128) produce<S>(args, base);
+    if (threadIdx.x == S::kWarpgroups * 128) produce(base);
   } else {
     more_registers<S::kConsumerRegisters>();
-    consume<S>(args, shared, base);
+    consume(shared, base);
     if (args.clocks != nullptr && blockIdx.x == 0 && threadIdx.x == 0) {
       const BlockClocks end = BlockClocks::now();
       args.clocks[0] = end.clocks - begin.clocks;
       args.clocks[1] = end.nanoseconds - begin.nanoseconds;
     }
   }
+}
+
+template <class S>
+__device__ __forceinline__ void gemm(const GemmArgs& args) {
+  run_roles<S>(args, [&](uint32_t base) { produce<S>(args, base); },
+               [&](const uint8_t* shared, uint32_t base) { consume<S>(args, shared, base); });
 }
 
 }  // namespace octalane::cuda

@@ -17,10 +17,6 @@ __device__ __forceinline__ float drained(Sum sum, float weight_scale, float toke
   return fmaf(static_cast<float>(sum), weight_scale * token_scale, total);
 }
 
-/// Tells the compiler that `value` changes here: nothing that reads it moves across.
-__device__ __forceinline__ void pin(int& value) { asm volatile("" : "+r"(value)::"memory"); }
-__device__ __forceinline__ void pin(float& value) { asm volatile("" : "+f"(value)::"memory"); }
-
 /// Clocks that the first block took.
 class BlockClock {
  public:

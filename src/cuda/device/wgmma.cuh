@@ -61,12 +61,6 @@ class WgmmaTiles {
 };
 
 template <class Value>
-__device__ __forceinline__ void pin_all(Value (&sums)[kWgmmaSums]) {
-#pragma unroll
-  for (int i = 0; i < kWgmmaSums; ++i) pin(sums[i]);
-}
-
-template <class Value>
 __device__ __forceinline__ void store_sums(const Value (&sums)[kWgmmaSums], uint32_t* out) {
   out += (blockIdx.x * WgmmaShape::kThreads + threadIdx.x) * kWgmmaSums;
 #pragma unroll

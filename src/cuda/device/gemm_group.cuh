@@ -1,0 +1,148 @@
+// s8.group on wgmma: codes as they are, int32 sums drained into fp32 totals every group of K. Two sets of sums in turns
+// where registers allow it: one is drained while the tensor cores fill the other. See gemm.cuh for the rest.
+#pragma once
+
+#include "cuda/device/gemm.cuh"
+
+namespace octalane::cuda {
+
+template <class S>
+__device__ __forceinline__ void produce_groups(const GemmArgs& args, uint32_t base) {
+  Slot<S::kStages> slot;
+  const int tiles = tiles_of(args, S::kTokens, S::kRows), supers = (args.panels + 1) / 2;
+  const bool nested = static_cast<ScaleWords>(args.scale_words) == ScaleWords::nested;
+  const int64_t row_bytes = static_cast<int64_t>(args.panels) * 2 * args.record_bytes;
+  const int bytes =
+      S::kTokens * 128 + S::kWarpgroups * (2 * args.record_bytes + (nested ? 256 : 0)) + S::kScaleBytes;
+  for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+    const TilePlace place(args, tile, S::kTokens, S::kRows);
+#pragma unroll 1
+    for (int k = 0; k < args.panels; ++k, slot.advance()) {
+      const uint32_t full = base + S::kBarriersAt + slot.index * 16, stage = base + slot.index * S::kStageBytes;
+      barrier_wait(full + 8, slot.parity ^ 1);
+      barrier_expect(full, bytes);
+      copy_tile(stage, args.x, k * 128, place.token, full);
+#pragma unroll
+      for (int g = 0; g < S::kWarpgroups; ++g) {
+        const int block = place.row / 64 + g;
+        copy_bytes(stage + S::kRecordsAt + g * 2 * S::kRecordBytes,
+                   args.records + block * row_bytes + static_cast<int64_t>(k) * 2 * args.record_bytes,
+                   2 * args.record_bytes, full);
+        if (nested)
+          copy_bytes(stage + S::kSupersAt + g * 256, args.supers + (static_cast<int64_t>(block) * supers + k / 2) * 64,
+                     256, full);
+      }
+#pragma unroll
+      for (int g = 0; g < S::kGroups; ++g) {
+        const int64_t from = static_cast<int64_t>(k * S::kGroups + g) * args.padded_tokens + place.token;
+        const uint32_t to = stage + S::kScalesAt + g * S::kTokens * 4;
+        copy_bytes(to, args.token_scales + from, S::kTokens * 4, full);
+        if constexpr (S::kBias) copy_bytes(to + S::kGroups * S::kTokens * 4, args.token_sums + from, S::kTokens * 4, full);
+      }
+    }
+  }
+}
+
+/// Adds a group's sums to the totals: the scales of the thread's two rows, and of its tokens from `tokens` on.
+template <class S>
+__device__ __forceinline__ void drain_group(const Scale (&rows)[2], const float* tokens, int (&sums)[S::kTokens / 2],
+                                            float (&totals)[S::kTokens / 2]) {
+  pin_all(sums);
+#pragma unroll
+  for (int j = 0; j < S::kTokens / 8; ++j) {
+    const float2 scales = *reinterpret_cast<const float2*>(tokens + 8 * j);
+    float2 codes{};
+    if constexpr (S::kBias) codes = *reinterpret_cast<const float2*>(tokens + S::kGroups * S::kTokens + 8 * j);
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      const Scale& row = rows[e / 2];
+      const auto dot = static_cast<float>(sums[4 * j + e]);
+      const float t = S::kBias ? fmaf(row.scale, dot, row.bias * (e % 2 ? codes.y : codes.x)) : row.scale * dot;
+      totals[4 * j + e] = fmaf(e % 2 ? scales.y : scales.x, t, totals[4 * j + e]);
+    }
+  }
+}
+
+template <class S>
+__device__ __forceinline__ void consume_groups(const GemmArgs& args, const uint8_t* shared, uint32_t base) {
+  constexpr int kSums = S::kTokens / 2;
+  const int group = threadIdx.x / 128, thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32;
+  const int tiles = tiles_of(args, S::kTokens, S::kRows), row = warp * 16 + lane / 4;
+  const auto kind = static_cast<ScaleWords>(args.scale_words);
+  const int word_bytes = octalane::cuda::word_bytes(kind), code_bytes = 64 * 64 * code_bits(S::kCode) / 8;
+  const uint4 table{args.table[0], args.table[1], args.table[2], args.table[3]};
+  const uint32_t offset = (128 - args.zero) * 0x01010101u;
+  Slot<S::kStages> slot;
+  for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+    const TilePlace place(args, tile, S::kTokens, S::kRows);
+    int sums[S::kSets][kSums];
+    float totals[kSums];
+#pragma unroll
+    for (int i = 0; i < kSums; ++i) totals[i] = 0;
+#pragma unroll 1
+    for (int k = 0; k < args.panels; ++k, slot.advance()) {
+      const uint32_t stage = base + slot.index * S::kStageBytes;
+      barrier_wait(base + S::kBarriersAt + slot.index * 16, slot.parity);
+      const uint32_t records = stage + S::kRecordsAt + group * 2 * S::kRecordBytes;
+      Eight<S::kCode> codes[2][2][2];
+#pragma unroll
+      for (int r = 0; r < 2; ++r) load_codes(records + r * args.record_bytes, thread, codes[r]);
+      uint32_t a[S::kSets][S::kSteps][4];
+      const auto issue = [&](int g) {
+        const int set = g % S::kSets;
+#pragma unroll
+        for (int i = 0; i < S::kSteps; ++i) {
+          const int step = g * S::kSteps + i;
+#pragma unroll
+          for (int h = 0; h < 2; ++h) {
+#pragma unroll
+            for (int q = 0; q < 2; ++q) a[set][i][h + 2 * q] = as_signed(codes[step / 2][step % 2][h].quad(q, table), offset);
+          }
+        }
+        wgmma_fence();
+#pragma unroll
+        for (int i = 0; i < S::kSteps; ++i) {
+          wgmma(S8{}, sums[set], a[set][i], descriptor(stage) + 2 * (g * S::kSteps + i), i == 0);
+        }
+        wgmma_commit();
+      };
+      const auto drain = [&](int g) {
+        const int step = g * S::kSteps;
+        Scale scales[2];
+#pragma unroll
+        for (int h = 0; h < 2; ++h) {
+          const uint32_t at = records + step / 2 * args.record_bytes + code_bytes +
+                              ((row + h * 8) * args.words + (args.words == 2 ? step % 2 : 0)) * word_bytes;
+          const uint32_t word = word_bytes == 4 ? shared_32(at) : shared_16(at);
+          scales[h] = exact_scale(word, kind, shared_32(stage + S::kSupersAt + group * 256 + (row + h * 8) * 4));
+        }
+        const auto* tokens = reinterpret_cast<const float*>(shared + (stage - base) + S::kScalesAt);
+        drain_group<S>(scales, tokens + g * S::kTokens + 2 * (lane % 4), sums[g % S::kSets], totals);
+      };
+      issue(0);
+#pragma unroll
+      for (int g = 0; g < S::kGroups; ++g) {
+        if (g + 1 < S::kGroups) {
+          issue(g + 1);
+          wgmma_wait<1>();
+        } else {
+          wgmma_wait<0>();
+        }
+        drain(g);
+      }
+      __syncwarp();  // every warp frees the stage for itself
+      if (lane == 0) barrier_arrive(base + S::kBarriersAt + slot.index * 16 + 8);
+    }
+    write_outputs<S::kTokens, S::kTiles>(args, place, group, base + S::kTilesAt + group * S::kTiles * S::kTileBytes,
+                                         [&](int j, int e) { return totals[4 * j + e]; });
+  }
+  stores_done();
+}
+
+template <class S>
+__device__ __forceinline__ void gemm_groups(const GemmArgs& args) {
+  run_roles<S>(args, [&](uint32_t base) { produce_groups<S>(args, base); },
+               [&](const uint8_t* shared, uint32_t base) { consume_groups<S>(args, shared, base); });
+}
+
+}  // namespace octalane::cuda

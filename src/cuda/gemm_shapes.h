@@ -1,0 +1,81 @@
+// The shapes of the product kernels: known to device code, which is made of them, and to the host, which launches it.
+#pragma once
+
+#include "cuda/records.h"
+
+namespace octalane::cuda {
+
+enum class Operand { s8, e4m3, bf16 };
+
+/// How sums leave the lane.
+enum class Drain {
+  row,      ///< once: y = sum * token scale * row scale
+  xblock,   ///< every 256 columns, times the token's scale of the block; the row's at the end
+  block,    ///< every 256 columns, times both scales of the block
+  promote,  ///< fp32 sums that keep fewer bits are added to fp32 totals; both scales at the end
+  none,     ///< fp32 sums are the output
+};
+
+/// A shape of the kernel. A stage is 128 bytes of K.
+template <Operand kOperandOf, Code kCodeOf, Drain kDrainOf, int Tokens, int Warpgroups, int Stages, bool Fine = false>
+struct GemmShape {
+  static constexpr Operand kOperand = kOperandOf;
+  static constexpr Code kCode = kCodeOf;
+  static constexpr Drain kDrain = kDrainOf;
+  static constexpr int kTokens = Tokens, kWarpgroups = Warpgroups, kStages = Stages;
+  static constexpr bool kFine = Fine;  ///< groups of 16: the two quads of a thread have a scale word each
+  static constexpr bool kWide = kOperand == Operand::bf16;  ///< 16-bit operands
+  static constexpr bool kE4m3 = kOperand == Operand::e4m3;
+  static constexpr bool kBlocks = kDrain == Drain::xblock || kDrain == Drain::block;
+  static constexpr bool kDrains = kBlocks || kDrain == Drain::promote;
+  static constexpr int kRows = 64 * kWarpgroups;
+  static constexpr int kRecords = kWide ? 1 : 2;  ///< of a warpgroup and stage
+  static constexpr int kMostWords = kFine ? 4 : 2;
+  static constexpr int kRecordBytes = 64 * 64 * code_bits(kCode) / 8 + 64 * kMostWords * 4;  ///< at most
+  // A stage: activations, records, super-group scales (wide lanes), scales of a block.
+  static constexpr int kRecordsAt = kTokens * 128;
+  static constexpr int kSupersAt = kRecordsAt + kWarpgroups * kRecords * kRecordBytes;
+  static constexpr int kScalesAt = kSupersAt + (kWide ? kWarpgroups * 256 : 0);
+  static constexpr int kScaleBytes = kBlocks ? (kTokens + (kDrain == Drain::block ? kRows : 0)) * 4 : 0;
+  static constexpr int kStageBytes = (kScalesAt + kScaleBytes + 1023) / 1024 * 1024;
+  // Behind the stages: tiles of 64 tokens by 64 rows on their way out, the tables of f8, barriers.
+  static constexpr int kTileBytes = 64 * 64 * 2;
+  static constexpr int kTailBytes = (kE4m3 ? kShifts * 8 : 0) + 256;
+  static constexpr int kMostShared = 232448;
+  static constexpr int kTiles = kStages * kStageBytes + kWarpgroups * 2 * kTileBytes + kTailBytes <= kMostShared ? 2 : 1;
+  static constexpr int kTilesAt = kStages * kStageBytes;
+  static constexpr int kTablesAt = kTilesAt + kWarpgroups * kTiles * kTileBytes;
+  static constexpr int kBarriersAt = kTablesAt + (kE4m3 ? kShifts * 8 : 0);
+  static constexpr int kSharedBytes = kBarriersAt + 256;
+  static_assert(kSharedBytes <= kMostShared);
+  static constexpr int kThreads = (kWarpgroups + 1) * 128;
+  static constexpr int kProducerRegisters = 24, kConsumerRegisters = kWarpgroups == 1 ? 216 : 240;
+};
+
+/// The shape of s8.group's kernel. Bias: weights have one, and activations sums.
+template <Code kCodeOf, int Group, bool Bias, int Tokens, int Warpgroups, int Stages>
+struct GroupShape {
+  static constexpr Operand kOperand = Operand::s8;
+  static constexpr Code kCode = kCodeOf;
+  static constexpr int kGroup = Group, kTokens = Tokens, kWarpgroups = Warpgroups, kStages = Stages;
+  static constexpr bool kBias = Bias;
+  static constexpr int kSteps = Group / 32, kGroups = 128 / Group;  ///< instructions of a group, groups of a stage
+  static constexpr int kSets = kGroups > 1 ? 2 : 1;
+  static constexpr int kRows = 64 * kWarpgroups;
+  static constexpr int kRecordBytes = 64 * 64 * code_bits(kCode) / 8 + 64 * 2 * 4;
+  // A stage: activations, records, super-group scales, scales and sums of tokens.
+  static constexpr int kRecordsAt = kTokens * 128;
+  static constexpr int kSupersAt = kRecordsAt + kWarpgroups * 2 * kRecordBytes;
+  static constexpr int kScalesAt = kSupersAt + kWarpgroups * 256;
+  static constexpr int kScaleBytes = kGroups * kTokens * 4 * (kBias ? 2 : 1);
+  static constexpr int kStageBytes = (kScalesAt + kScaleBytes + 1023) / 1024 * 1024;
+  static constexpr int kTileBytes = 64 * 64 * 2, kTiles = 1;
+  static constexpr int kTilesAt = kStages * kStageBytes;
+  static constexpr int kBarriersAt = kTilesAt + kWarpgroups * kTiles * kTileBytes;
+  static constexpr int kSharedBytes = kBarriersAt + 256;
+  static_assert(kSharedBytes <= 232448);
+  static constexpr int kThreads = (kWarpgroups + 1) * 128;
+  static constexpr int kProducerRegisters = 24, kConsumerRegisters = kWarpgroups == 3 ? 160 : 240;
+};
+
+}  // namespace octalane::cuda

@@ -4,6 +4,8 @@
 
 namespace octalane::cuda {
 
+// Symbols of CUDA 12's cuda.h. Most are older: graphs by capture are of 10.1 and 11.4, cuLaunchKernelEx is of 11.8.
+// cuTensorMapEncodeTiled is of 12.0, so a driver that has everything is one of CUDA 12.
 Expected<DriverApi> load_driver(const char* library) {
   Expected<SharedLibrary> opened = SharedLibrary::open(library);
   if (!opened) return fail_with(opened);
@@ -27,16 +29,32 @@ Expected<DriverApi> load_driver(const char* library) {
   from.bind(api.module_unload, "cuModuleUnload");
   from.bind(api.module_get_function, "cuModuleGetFunction");
   from.bind(api.func_set_attribute, "cuFuncSetAttribute");
+  from.bind(api.func_get_attribute, "cuFuncGetAttribute");
   from.bind(api.launch_kernel, "cuLaunchKernel");
+  from.bind(api.launch_kernel_ex, "cuLaunchKernelEx");
   from.bind(api.mem_alloc, "cuMemAlloc_v2");
   from.bind(api.mem_free, "cuMemFree_v2");
   from.bind(api.memcpy_htod, "cuMemcpyHtoD_v2");
   from.bind(api.memcpy_dtoh, "cuMemcpyDtoH_v2");
+  from.bind(api.memcpy_htod_async, "cuMemcpyHtoDAsync_v2");
+  from.bind(api.memcpy_dtoh_async, "cuMemcpyDtoHAsync_v2");
+  from.bind(api.memcpy_dtod_async, "cuMemcpyDtoDAsync_v2");
+  from.bind(api.memset_d8_async, "cuMemsetD8Async");
   from.bind(api.event_create, "cuEventCreate");
   from.bind(api.event_destroy, "cuEventDestroy_v2");
   from.bind(api.event_record, "cuEventRecord");
   from.bind(api.event_synchronize, "cuEventSynchronize");
   from.bind(api.event_elapsed_time, "cuEventElapsedTime");
+  from.bind(api.stream_create, "cuStreamCreate");
+  from.bind(api.stream_destroy, "cuStreamDestroy_v2");
+  from.bind(api.stream_synchronize, "cuStreamSynchronize");
+  from.bind(api.stream_begin_capture, "cuStreamBeginCapture_v2");
+  from.bind(api.stream_end_capture, "cuStreamEndCapture");
+  from.bind(api.graph_instantiate, "cuGraphInstantiateWithFlags");
+  from.bind(api.graph_launch, "cuGraphLaunch");
+  from.bind(api.graph_exec_destroy, "cuGraphExecDestroy");
+  from.bind(api.graph_destroy, "cuGraphDestroy");
+  from.bind(api.tensor_map_encode_tiled, "cuTensorMapEncodeTiled");
   if (const Status complete = from.complete(); !complete) return fail_with(complete);
   return api;
 }

@@ -2,11 +2,57 @@
 
 #include <fmt/format.h>
 
+#include <optional>
+
 namespace octalane::cuda {
+namespace {
+
+/// Launches, and does not wait.
+Status start(const DriverApi& api, FunctionHandle function, const Grid& grid, StreamHandle stream, void** arguments) {
+  const auto blocks = static_cast<unsigned>(grid.blocks), threads = static_cast<unsigned>(grid.threads);
+  const auto shared_bytes = static_cast<unsigned>(grid.shared_bytes);
+  if (grid.cluster == 1) {
+    return check(api,
+                 api.launch_kernel(function, blocks, 1, 1, threads, 1, 1, shared_bytes, stream, arguments, nullptr),
+                 "cuLaunchKernel");
+  }
+  LaunchAttribute cluster{.id = LaunchAttribute::kClusterDimension,
+                          .value = {static_cast<unsigned>(grid.cluster), 1, 1}};
+  const LaunchConfig config{.grid_x = blocks,
+                            .block_x = threads,
+                            .shared_bytes = shared_bytes,
+                            .stream = stream,
+                            .attributes = &cluster,
+                            .attribute_count = 1};
+  return check(api, api.launch_kernel_ex(&config, function, arguments, nullptr), "cuLaunchKernelEx");
+}
+
+}  // namespace
 
 void Buffer::Free::operator()(Address* address) const {
   api->mem_free(*address);
   delete address;
+}
+
+Expected<Module> Module::load(const DriverApi& api, std::span<const std::byte> image, const DeviceInfo& device) {
+  ModuleHandle handle = nullptr;
+  const Result loaded = api.module_load_data(&handle, image.data());
+  const std::string call =
+      fmt::format("cuModuleLoadData for {} (compute capability {})", device.name, capability_text(device.capability));
+  if (const Status s = check(api, loaded, call); !s) return fail_with(s);
+  return Module(Handle(handle, {&api}));
+}
+
+Expected<FunctionHandle> Module::find(const char* name, int shared_bytes) const {
+  const DriverApi& api = *handle_.get_deleter().api;
+  FunctionHandle function = nullptr;
+  const Result found = api.module_get_function(&function, handle_.get(), name);
+  if (const Status s = check(api, found, fmt::format("cuModuleGetFunction of {}", name)); !s) return fail_with(s);
+  if (shared_bytes == 0) return function;
+  const Result set = api.func_set_attribute(function, FunctionAttribute::dynamic_shared_bytes, shared_bytes);
+  if (const Status s = check(api, set, fmt::format("cuFuncSetAttribute of {}: {} bytes", name, shared_bytes)); !s)
+    return fail_with(s);
+  return function;
 }
 
 /// What was created so far; the destructor undoes that much.
@@ -15,7 +61,7 @@ struct Session::State {
   DeviceInfo device;
   Ordinal ordinal = 0;
   ContextHandle context = nullptr;
-  ModuleHandle module = nullptr;
+  std::optional<Module> module;
   EventHandle begin = nullptr, end = nullptr;
 
   State(const DriverApi& functions, DeviceInfo info) : api(&functions), device(std::move(info)) {}
@@ -24,7 +70,7 @@ struct Session::State {
   ~State() {
     if (begin != nullptr) api->event_destroy(begin);
     if (end != nullptr) api->event_destroy(end);
-    if (module != nullptr) api->module_unload(module);
+    module.reset();
     if (context != nullptr) api->primary_ctx_release(ordinal);
   }
   Status check(Result result, std::string_view call) const { return cuda::check(*api, result, call); }
@@ -72,32 +118,44 @@ Status Session::copy_out(std::span<std::byte> to, const Buffer& from) const {
   return state_->check(state_->api->memcpy_dtoh(to.data(), from.address(), to.size()), "cuMemcpyDtoH");
 }
 
+Expected<Module> Session::load_module(std::span<const std::byte> image) const {
+  return Module::load(*state_->api, image, state_->device);
+}
+
 Status Session::load(std::span<const std::byte> image) {
-  const Result result = state_->api->module_load_data(&state_->module, image.data());
-  if (result != 0) state_->module = nullptr;
-  return state_->check(result, fmt::format("cuModuleLoadData for {} (compute capability {})", state_->device.name,
-                                           capability_text(state_->device.capability)));
+  Expected<Module> module = load_module(image);
+  if (!module) return fail_with(module);
+  state_->module.emplace(std::move(*module));
+  return {};
 }
 
 Expected<FunctionHandle> Session::find(const char* name, int shared_bytes) const {
-  FunctionHandle function = nullptr;
-  const Result found = state_->api->module_get_function(&function, state_->module, name);
-  if (const Status s = state_->check(found, fmt::format("cuModuleGetFunction of {}", name)); !s) return fail_with(s);
-  if (shared_bytes == 0) return function;
-  const Result set = state_->api->func_set_attribute(function, FunctionAttribute::dynamic_shared_bytes, shared_bytes);
-  if (const Status s = state_->check(set, fmt::format("cuFuncSetAttribute of {}: {} bytes", name, shared_bytes)); !s)
-    return fail_with(s);
-  return function;
+  if (!state_->module) return fail("cuda: {}: wanted a loaded image, got none", name);
+  return state_->module->find(name, shared_bytes);
+}
+
+Expected<int> Session::attribute(FunctionHandle function, FunctionAttribute which) const {
+  int value = 0;
+  const Result got = state_->api->func_get_attribute(&value, which, function);
+  const std::string call = fmt::format("cuFuncGetAttribute of attribute {}", static_cast<int>(which));
+  if (const Status s = state_->check(got, call); !s) return fail_with(s);
+  return value;
+}
+
+Expected<Stream> Session::stream() const { return Stream::create(*state_->api); }
+
+Expected<Event> Session::event() const { return Event::create(*state_->api); }
+
+Status Session::enqueue_pointers(FunctionHandle function, const Grid& grid, const Stream& stream,
+                                 void** arguments) const {
+  return start(*state_->api, function, grid, stream.handle(), arguments);
 }
 
 Expected<double> Session::launch(FunctionHandle function, const Grid& grid, void** arguments) const {
   const DriverApi& api = *state_->api;
-  const auto unsigned_of = [](int value) { return static_cast<unsigned>(value); };
   if (const Status s = state_->check(api.event_record(state_->begin, nullptr), "cuEventRecord"); !s)
     return fail_with(s);
-  const Result launched = api.launch_kernel(function, unsigned_of(grid.blocks), 1, 1, unsigned_of(grid.threads), 1, 1,
-                                            unsigned_of(grid.shared_bytes), nullptr, arguments, nullptr);
-  if (const Status s = state_->check(launched, "cuLaunchKernel"); !s) return fail_with(s);
+  if (const Status s = start(api, function, grid, nullptr, arguments); !s) return fail_with(s);
   if (const Status s = state_->check(api.event_record(state_->end, nullptr), "cuEventRecord"); !s) return fail_with(s);
   if (const Status s = state_->check(api.event_synchronize(state_->end), "cuEventSynchronize"); !s) return fail_with(s);
   float milliseconds = 0;

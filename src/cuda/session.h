@@ -1,12 +1,14 @@
-// A device at work: its context, memory, modules and timed launches. Everything is freed with its owner, which must not
+// A device at work: its context, memory, modules and launches. Everything is freed with its owner, which must not
 // outlive the session.
 #pragma once
 
 #include <array>
 #include <memory>
 #include <span>
+#include <type_traits>
 
 #include "cuda/devices.h"
+#include "cuda/stream.h"
 
 namespace octalane::cuda {
 
@@ -31,6 +33,20 @@ class Buffer {
 struct Grid {
   int blocks = 1, threads = 1;
   int shared_bytes = 0;  ///< dynamic
+  int cluster = 1;       ///< blocks of a cluster, of which `blocks` is a multiple
+};
+
+/// A cubin or fatbin on the device, unloaded with its owner; no kernel of it may then be running.
+class Module {
+ public:
+  static Expected<Module> load(const DriverApi& api, std::span<const std::byte> image, const DeviceInfo& device);
+  /// A kernel of it that may use this much dynamic shared memory.
+  Expected<FunctionHandle> find(const char* name, int shared_bytes = 0) const;
+
+ private:
+  using Handle = Owned<ModuleHandle, &DriverApi::module_unload>;
+  explicit Module(Handle handle) : handle_(std::move(handle)) {}
+  Handle handle_;
 };
 
 /// One device, current on the thread that opened it. The driver table must outlive it.
@@ -46,10 +62,16 @@ class Session {
   Status copy_in(const Buffer& to, std::span<const std::byte> from) const;
   Status copy_out(std::span<std::byte> to, const Buffer& from) const;
 
-  /// Loads a cubin or fatbin for this device, whose functions find() then has. One a session.
+  /// Loads a cubin or fatbin for this device; as many as are wanted.
+  Expected<Module> load_module(std::span<const std::byte> image) const;
+  /// The session's own image, for who needs one only: its functions are those of find().
   Status load(std::span<const std::byte> image);
-  /// A kernel of the loaded image that may use this much dynamic shared memory.
   Expected<FunctionHandle> find(const char* name, int shared_bytes = 0) const;
+  /// What the compiler has made of a kernel.
+  Expected<int> attribute(FunctionHandle function, FunctionAttribute which) const;
+
+  Expected<Stream> stream() const;
+  Expected<Event> event() const;
 
   /// Launches and waits; seconds from the start of the kernel to its end, by events. Arguments are addresses and
   /// integers.
@@ -59,10 +81,20 @@ class Session {
     return launch(function, grid, pointers.data());
   }
 
+  /// Launches on a stream and does not wait; may be captured. Arguments must have the types that the kernel declares:
+  /// addresses, numbers, structs.
+  template <class... Arguments>
+  Status enqueue(FunctionHandle function, const Grid& grid, const Stream& stream, const Arguments&... arguments) const {
+    static_assert((std::is_trivially_copyable_v<Arguments> && ...));
+    std::array<void*, sizeof...(Arguments)> pointers{const_cast<void*>(static_cast<const void*>(&arguments))...};
+    return enqueue_pointers(function, grid, stream, pointers.data());
+  }
+
  private:
   struct State;
   explicit Session(std::unique_ptr<State> state);
   Expected<double> launch(FunctionHandle function, const Grid& grid, void** arguments) const;
+  Status enqueue_pointers(FunctionHandle function, const Grid& grid, const Stream& stream, void** arguments) const;
 
   std::unique_ptr<State> state_;
 };

@@ -1,4 +1,4 @@
-// The device code of this build.
+// The device code of this build, fatbins; empty in a build without nvcc.
 #pragma once
 
 #include <cstddef>
@@ -6,7 +6,7 @@
 
 namespace octalane::cuda {
 
-/// A fatbin for sm_80 and sm_90a; empty in a build without nvcc.
-std::span<const std::byte> probe_code();
+std::span<const std::byte> probe_code();    ///< for sm_80 and sm_90a
+std::span<const std::byte> product_code();  ///< for sm_90a
 
 }  // namespace octalane::cuda

@@ -28,7 +28,7 @@ struct GemmArgs {
   int32_t promote;              ///< f8 lanes: panels from promotion to promotion
   int32_t zero;                 ///< of the codes
   uint32_t table[4];            ///< levels + 128 of table codes
-  const uint2* shifted;         ///< f8.row: [kShifts] magnitudes of eight levels
+  const uint64_t* shifted;       ///< f8.row: [kShifts] magnitudes of eight levels, a byte each
   uint64_t* clocks;             ///< null, or where block 0 writes clocks and nanoseconds
 };
 

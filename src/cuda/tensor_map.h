@@ -2,9 +2,6 @@
 #pragma once
 
 #include "cuda/driver.h"
-
-struct uint2;  // CUDA's, which gemm_args.h points to
-
 #include "cuda/gemm_args.h"
 
 namespace octalane::cuda {

@@ -31,7 +31,7 @@ const std::vector<Room>& rooms() {
       {"plan", {"core", "kernels"}},
       {"linear", {"core", "formats", "weights", "plan", "kernels"}},
       {"probe", {"core", "files", "formats", "weights", "kernels", "plan", "linear"}},
-      {"cuda", {"core"}},
+      {"cuda", {"core", "weights"}},
       {"model", {"core", "files", "formats", "checkpoint", "linear", "kernels"}},
       {"gate", {"core", "files", "formats", "checkpoint", "linear", "model", "kernels"}},
       {"api", {"core", "files", "formats", "checkpoint", "linear", "probe", "gate", "kernels", "octalane"}},

@@ -359,7 +359,7 @@ __device__ __forceinline__ void run_roles(const GemmArgs& args, Produce produce,
   }
   if constexpr (S::kOperand == Operand::e4m3) {
     if (threadIdx.x < kShifts) {
-      *reinterpret_cast<uint2*>(shared + S::kTablesAt + threadIdx.x * 8) = args.shifted[threadIdx.x];
+      *reinterpret_cast<uint64_t*>(shared + S::kTablesAt + threadIdx.x * 8) = args.shifted[threadIdx.x];
     }
   }
   __syncthreads();

@@ -1,0 +1,108 @@
+#include "cuda/product.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "cuda/code.h"
+#include "cuda/gemm_args.h"
+#include "cuda/tensor_map.h"
+
+namespace octalane::cuda {
+namespace {
+
+Expected<Buffer> upload_bytes(const Session& session, std::span<const std::byte> bytes) {
+  Expected<Buffer> buffer = session.allocate(std::max<int64_t>(16, static_cast<int64_t>(bytes.size())));
+  if (!buffer || bytes.empty()) return buffer;
+  if (const Status copied = session.copy_in(*buffer, bytes); !copied) return fail_with(copied);
+  return buffer;
+}
+
+int words_of(const GemmKernel& kernel) { return kernel.staged == StagedType::bf16 ? 64 : 128; }
+
+/// A device address as device code has it.
+template <class T>
+T* pointer(Address address) {
+  return reinterpret_cast<T*>(static_cast<uintptr_t>(address));
+}
+
+}  // namespace
+
+Expected<DeviceWeights> DeviceWeights::upload(const Session& session, Records records) {
+  Expected<Buffer> bytes = upload_bytes(session, records.bytes);
+  if (!bytes) return fail_with(bytes);
+  Expected<Buffer> supers = upload_bytes(session, std::as_bytes(std::span(records.supers)));
+  if (!supers) return fail_with(supers);
+  Expected<Buffer> scales = upload_bytes(session, std::as_bytes(std::span(records.unit_scales)));
+  if (!scales) return fail_with(scales);
+  Expected<Buffer> shifted = upload_bytes(session, std::as_bytes(std::span(records.shifted)));
+  if (!shifted) return fail_with(shifted);
+  records.bytes = {};
+  records.supers = {};
+  records.unit_scales = {};
+  return DeviceWeights(std::move(records), std::move(*bytes), std::move(*supers), std::move(*scales),
+                       std::move(*shifted));
+}
+
+Expected<Products> Products::load(const Session& session) {
+  if (product_code().empty()) return fail("cuda: this build has no device code: it was made without nvcc");
+  Expected<Module> module = session.load_module(product_code());
+  if (!module) return fail_with(module);
+  Products products(session, std::move(*module));
+  for (const GemmKernel& kernel : gemm_kernels()) {
+    Expected<FunctionHandle> function = products.module_.find(kernel.function, kernel.shared_bytes);
+    if (!function) return fail_with(function);
+    products.functions_.push_back(*function);
+  }
+  return products;
+}
+
+Status Products::multiply(const GemmKernel& kernel, const DeviceWeights& weights, const StagedTokens& x,
+                          const Output& y, const Stream& stream, const ProductOptions& options) const {
+  const Records& about = weights.about();
+  if (const std::string why = why_not(kernel, about); !why.empty()) return fail("cuda: {}: {}", name(kernel), why);
+  if (x.tokens == 0) return {};
+  const bool wide = kernel.staged == StagedType::bf16;
+  const DriverApi& api = stream.api();
+  GemmArgs args{};
+  const Expected<TensorMap> x_map =
+      tensor_map(api, x.x, wide ? TensorElement::bf16 : TensorElement::u8, x.tokens, about.padded_cols,
+                 about.padded_cols * (wide ? 2 : 1), kernel.tokens, words_of(kernel));
+  if (!x_map) return fail_with(x_map);
+  args.x = *x_map;
+  if (y.f32) {
+    args.y_f32 = pointer<float>(y.address);
+    args.y_stride = y.stride;
+  } else {
+    const Expected<TensorMap> y_map =
+        tensor_map(api, y.address, TensorElement::bf16, x.tokens, about.rows, y.stride * 2, 64, 64);
+    if (!y_map) return fail_with(y_map);
+    args.y = *y_map;
+  }
+  args.records = pointer<const uint8_t>(weights.records());
+  args.supers = pointer<const uint32_t>(weights.supers());
+  args.weight_scales = pointer<const float>(weights.unit_scales());
+  args.token_scales = pointer<const float>(x.scales);
+  args.token_sums = pointer<const float>(x.sums);
+  args.tokens = static_cast<int32_t>(x.tokens);
+  args.rows = static_cast<int32_t>(about.rows);
+  args.padded_tokens = static_cast<int32_t>(padded_tokens(x.tokens));
+  args.padded_rows = static_cast<int32_t>(about.padded_rows);
+  args.panels = static_cast<int32_t>(about.padded_cols / kPanelCols);
+  args.record_bytes = about.layout.bytes;
+  args.words = about.layout.words;
+  args.scale_words = static_cast<int32_t>(about.scales);
+  args.promote = std::max(1, options.promote_cols / kPanelCols);
+  args.zero = about.zero;
+  std::memcpy(args.table, about.table.data(), sizeof args.table);
+  args.shifted = pointer<const uint64_t>(weights.shifted());
+  args.clocks = pointer<uint64_t>(options.clocks);
+  const int64_t tiles = (x.tokens + kernel.tokens - 1) / kernel.tokens * ((about.rows + kernel.rows - 1) / kernel.rows);
+  const auto index = static_cast<size_t>(&kernel - gemm_kernels().data());
+  const Grid grid{static_cast<int>(std::min<int64_t>(tiles, session_->device().multiprocessors)), kernel.threads,
+                  kernel.shared_bytes};
+  return session_->enqueue(functions_[index], grid, stream, args);
+}
+
+}  // namespace octalane::cuda

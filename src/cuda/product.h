@@ -1,0 +1,71 @@
+// Products on a device: weights that stay in its memory, and launches of the kernels that multiply them.
+#pragma once
+
+#include "cuda/gemm_table.h"
+#include "cuda/session.h"
+
+namespace octalane::cuda {
+
+/// Records in a device's memory. `about` keeps everything but the bytes.
+class DeviceWeights {
+ public:
+  /// Uploads, once. Errors: the device's.
+  static Expected<DeviceWeights> upload(const Session& session, Records records);
+
+  const Records& about() const { return about_; }
+  /// Of device memory, scales included.
+  int64_t bytes() const { return records_.bytes() + supers_.bytes() + unit_scales_.bytes() + shifted_.bytes(); }
+  Address records() const { return records_.address(); }
+  Address supers() const { return supers_.address(); }
+  Address unit_scales() const { return unit_scales_.address(); }
+  Address shifted() const { return shifted_.address(); }
+
+ private:
+  DeviceWeights(Records about, Buffer records, Buffer supers, Buffer unit_scales, Buffer shifted)
+      : about_(std::move(about)), records_(std::move(records)), supers_(std::move(supers)),
+        unit_scales_(std::move(unit_scales)), shifted_(std::move(shifted)) {}
+  Records about_;
+  Buffer records_, supers_, unit_scales_, shifted_;
+};
+
+/// Tokens that scales and sums have room for: kernels read whole tiles of them.
+constexpr int64_t padded_tokens(int64_t tokens) { return (tokens + 63) / 64 * 64 + 256; }
+
+/// Activations staged for a lane, on the device.
+struct StagedTokens {
+  int64_t tokens = 0;
+  Address x = 0;       ///< [tokens][padded columns]: int8, E4M3, or bfloat16 in the order of bf16_position
+  Address scales = 0;  ///< fp32 [groups][padded_tokens(tokens)]
+  Address sums = 0;    ///< fp32 likewise: sums of codes, for s8.group with a bias
+};
+
+/// y[tokens][rows]: fp32, any stride; or bfloat16, address and stride multiples of 16 bytes.
+struct Output {
+  Address address = 0;
+  bool f32 = false;
+  int64_t stride = 0;  ///< elements
+};
+
+struct ProductOptions {
+  int promote_cols = 128;   ///< f8.row: columns that the tensor cores sum by themselves
+  Address clocks = 0;       ///< two uint64 on the device: clocks and nanoseconds of the first block
+};
+
+/// The product kernels of a device.
+class Products {
+ public:
+  static Expected<Products> load(const Session& session);
+
+  /// Enqueues y = x W^T; may be captured. Errors: a kernel that cannot serve the weights, an output it cannot write,
+  /// the driver's.
+  Status multiply(const GemmKernel& kernel, const DeviceWeights& weights, const StagedTokens& x, const Output& y,
+                  const Stream& stream, const ProductOptions& options = {}) const;
+
+ private:
+  Products(const Session& session, Module module) : session_(&session), module_(std::move(module)) {}
+  const Session* session_;
+  Module module_;
+  std::vector<FunctionHandle> functions_;  ///< in the table's order
+};
+
+}  // namespace octalane::cuda

@@ -23,10 +23,10 @@ struct GemmArgs {
   int64_t y_stride;             ///< of y_f32, elements
   int32_t tokens, rows, padded_tokens, padded_rows;
   int32_t panels;               ///< padded columns / 128
-  int32_t record_bytes, words;
-  int32_t scale_words;          ///< ScaleWords
+  int32_t bf16_scales;          ///< single and pair words are bfloat16, not binary16
   int32_t promote;              ///< f8 lanes: panels from promotion to promotion
   int32_t zero;                 ///< of the codes
+  uint32_t minus_pivots;        ///< staged words: -65537 times the pivot code
   uint32_t table[4];            ///< levels + 128 of table codes
   const uint64_t* shifted;       ///< f8.row: [kShifts] magnitudes of eight levels, a byte each
   uint64_t* clocks;             ///< null, or where block 0 writes clocks and nanoseconds

@@ -16,35 +16,62 @@ enum class Drain {
   none,     ///< fp32 sums are the output
 };
 
-/// A shape of the kernel. A stage is 128 bytes of K.
-template <Operand kOperandOf, Code kCodeOf, Drain kDrainOf, int Tokens, int Warpgroups, int Stages, bool Fine = false>
+/// Scale words as a kernel is made for them.
+enum class Form {
+  staged,  ///< S and B of re-encoded int8
+  shift,   ///< of E4M3
+  single,  ///< a scale
+  pair,    ///< scale and bias
+  nested,  ///< sub-scale and sub-minimum, under a pair for 256 columns
+};
+
+constexpr Form form_of(ScaleWords words) {
+  switch (words) {
+    case ScaleWords::staged: return Form::staged;
+    case ScaleWords::shift: return Form::shift;
+    case ScaleWords::nested: return Form::nested;
+    case ScaleWords::pair_f16:
+    case ScaleWords::pair_bf16: return Form::pair;
+    case ScaleWords::single_f16:
+    case ScaleWords::single_bf16: break;
+  }
+  return Form::single;
+}
+constexpr int word_bytes(Form form) { return form == Form::staged || form == Form::pair ? 4 : 2; }
+
+/// A shape of the kernel. A stage is 128 bytes of K. Words: scale words of a row and record; 4 are groups of 16, where
+/// the two quads of a thread have one each.
+template <Operand kOperandOf, Code kCodeOf, Form kFormOf, int Words, Drain kDrainOf, int Tokens, int Warpgroups, int Stages>
 struct GemmShape {
   static constexpr Operand kOperand = kOperandOf;
   static constexpr Code kCode = kCodeOf;
+  static constexpr Form kForm = kFormOf;
   static constexpr Drain kDrain = kDrainOf;
-  static constexpr int kTokens = Tokens, kWarpgroups = Warpgroups, kStages = Stages;
-  static constexpr bool kFine = Fine;  ///< groups of 16: the two quads of a thread have a scale word each
+  static constexpr int kWords = Words, kTokens = Tokens, kWarpgroups = Warpgroups, kStages = Stages;
   static constexpr bool kWide = kOperand == Operand::bf16;  ///< 16-bit operands
   static constexpr bool kE4m3 = kOperand == Operand::e4m3;
   static constexpr bool kBlocks = kDrain == Drain::xblock || kDrain == Drain::block;
   static constexpr bool kDrains = kBlocks || kDrain == Drain::promote;
+  static constexpr bool kTokenScales = kDrain == Drain::row || kDrain == Drain::promote;  ///< at the end
   static constexpr int kRows = 64 * kWarpgroups;
   static constexpr int kRecords = kWide ? 1 : 2;  ///< of a warpgroup and stage
-  static constexpr int kMostWords = kFine ? 4 : 2;
-  static constexpr int kRecordBytes = 64 * 64 * code_bits(kCode) / 8 + 64 * kMostWords * 4;  ///< at most
-  // A stage: activations, records, super-group scales (wide lanes), scales of a block.
+  static constexpr int kCodeBytes = kRecordRows * kRecordCols * code_bits(kCode) / 8;
+  static constexpr int kRecordBytes = kCodeBytes + kRecordRows * kWords * word_bytes(kForm);
+  // A stage: activations, records, super-group scales, scales of a block.
   static constexpr int kRecordsAt = kTokens * 128;
   static constexpr int kSupersAt = kRecordsAt + kWarpgroups * kRecords * kRecordBytes;
-  static constexpr int kScalesAt = kSupersAt + (kWide ? kWarpgroups * 256 : 0);
+  static constexpr int kScalesAt = kSupersAt + (kForm == Form::nested ? kWarpgroups * 256 : 0);
   static constexpr int kScaleBytes = kBlocks ? (kTokens + (kDrain == Drain::block ? kRows : 0)) * 4 : 0;
   static constexpr int kStageBytes = (kScalesAt + kScaleBytes + 1023) / 1024 * 1024;
-  // Behind the stages: tiles of 64 tokens by 64 rows on their way out, the tables of f8, barriers.
+  // Behind the stages: tiles of 64 tokens by 64 rows on their way out, scales of tokens, tables of f8, barriers.
   static constexpr int kTileBytes = 64 * 64 * 2;
-  static constexpr int kTailBytes = (kE4m3 ? kShifts * 8 : 0) + 256;
+  static constexpr int kTokenBytes = kTokenScales ? kWarpgroups * kTokens * 4 : 0;
+  static constexpr int kTailBytes = kTokenBytes + (kE4m3 ? kShifts * 8 : 0) + 256;
   static constexpr int kMostShared = 232448;
   static constexpr int kTiles = kStages * kStageBytes + kWarpgroups * 2 * kTileBytes + kTailBytes <= kMostShared ? 2 : 1;
   static constexpr int kTilesAt = kStages * kStageBytes;
-  static constexpr int kTablesAt = kTilesAt + kWarpgroups * kTiles * kTileBytes;
+  static constexpr int kTokensAt = kTilesAt + kWarpgroups * kTiles * kTileBytes;
+  static constexpr int kTablesAt = kTokensAt + kTokenBytes;
   static constexpr int kBarriersAt = kTablesAt + (kE4m3 ? kShifts * 8 : 0);
   static constexpr int kSharedBytes = kBarriersAt + 256;
   static_assert(kSharedBytes <= kMostShared);
@@ -52,21 +79,24 @@ struct GemmShape {
   static constexpr int kProducerRegisters = 24, kConsumerRegisters = kWarpgroups == 1 ? 216 : 240;
 };
 
-/// The shape of s8.group's kernel. Bias: weights have one, and activations sums.
-template <Code kCodeOf, int Group, bool Bias, int Tokens, int Warpgroups, int Stages>
+/// The shape of s8.group's kernel; drains every Group columns.
+template <Code kCodeOf, Form kFormOf, int Group, int Tokens, int Warpgroups, int Stages>
 struct GroupShape {
   static constexpr Operand kOperand = Operand::s8;
   static constexpr Code kCode = kCodeOf;
+  static constexpr Form kForm = kFormOf;
   static constexpr int kGroup = Group, kTokens = Tokens, kWarpgroups = Warpgroups, kStages = Stages;
-  static constexpr bool kBias = Bias;
+  static constexpr bool kBias = kForm != Form::single;
+  static constexpr int kWords = Group == 32 ? 2 : 1;  ///< scale words of a row and record
   static constexpr int kSteps = Group / 32, kGroups = 128 / Group;  ///< instructions of a group, groups of a stage
-  static constexpr int kSets = kGroups > 1 ? 2 : 1;
+  static constexpr int kSets = kGroups > 1 ? 2 : 1;  ///< of sums: one is drained while the other is filled
   static constexpr int kRows = 64 * kWarpgroups;
-  static constexpr int kRecordBytes = 64 * 64 * code_bits(kCode) / 8 + 64 * 2 * 4;
+  static constexpr int kCodeBytes = kRecordRows * kRecordCols * code_bits(kCode) / 8;
+  static constexpr int kRecordBytes = kCodeBytes + kRecordRows * kWords * word_bytes(kForm);
   // A stage: activations, records, super-group scales, scales and sums of tokens.
   static constexpr int kRecordsAt = kTokens * 128;
   static constexpr int kSupersAt = kRecordsAt + kWarpgroups * 2 * kRecordBytes;
-  static constexpr int kScalesAt = kSupersAt + kWarpgroups * 256;
+  static constexpr int kScalesAt = kSupersAt + (kForm == Form::nested ? kWarpgroups * 256 : 0);
   static constexpr int kScaleBytes = kGroups * kTokens * 4 * (kBias ? 2 : 1);
   static constexpr int kStageBytes = (kScalesAt + kScaleBytes + 1023) / 1024 * 1024;
   static constexpr int kTileBytes = 64 * 64 * 2, kTiles = 1;

@@ -21,18 +21,19 @@ constexpr StagedType staged_by(Drain drain) {
 
 template <class S>
 constexpr GemmKernel whole(const char* function) {
-  return {function, staged_by(S::kDrain), S::kCode, 0, false, S::kFine, S::kRows, S::kTokens, S::kThreads, S::kSharedBytes};
+  return {function,   staged_by(S::kDrain), S::kCode,    S::kForm,      S::kWords, 0,
+          S::kRows,   S::kTokens,           S::kThreads, S::kSharedBytes};
 }
 
 template <class S>
 constexpr GemmKernel grouped(const char* function) {
-  return {function, StagedType::s8_group, S::kCode, S::kGroup, S::kBias, false, S::kRows, S::kTokens, S::kThreads,
-          S::kSharedBytes};
+  return {function, StagedType::s8_group, S::kCode,    S::kForm,       S::kWords, S::kGroup,
+          S::kRows, S::kTokens,           S::kThreads, S::kSharedBytes};
 }
 
 #define GEMM(name, operand, code, drain, ...) \
-  whole<GemmShape<Operand::operand, Code::code, Drain::drain, __VA_ARGS__>>(#name),
-#define GROUP_GEMM(name, code, ...) grouped<GroupShape<Code::code, __VA_ARGS__>>(#name),
+  whole<GemmShape<Operand::operand, Code::code, Form::form, words, Drain::drain, __VA_ARGS__>>(#name),
+#define GROUP_GEMM(name, code, form, ...) grouped<GroupShape<Code::code, Form::form, __VA_ARGS__>>(#name),
 constexpr GemmKernel kKernels[] = {OCTALANE_GEMMS(GEMM, GROUP_GEMM)};
 #undef GEMM
 #undef GROUP_GEMM
@@ -46,31 +47,51 @@ const char* code_name(Code code) {
   return "byte";
 }
 
+const char* form_name(Form form) {
+  switch (form) {
+    case Form::staged: return "staged";
+    case Form::shift: return "shift";
+    case Form::single: return "single";
+    case Form::pair: return "pair";
+    case Form::nested: break;
+  }
+  return "nested";
+}
+
+std::string group_name(int words) { return words == 1 ? "64 and more" : fmt::format("{}", 64 / words); }
+
+/// Lanes whose weights are packed alike.
+StagedType packing(StagedType staged) {
+  if (staged == StagedType::s8_xblock) return StagedType::s8_row;
+  return staged == StagedType::s8_group ? StagedType::bf16 : staged;
+}
+
 }  // namespace
 
 std::span<const GemmKernel> gemm_kernels() { return kKernels; }
 
 std::string name(const GemmKernel& k) {
-  const std::string group = k.group == 0 ? "" : fmt::format("-{}{}", k.group, k.bias ? "" : "-plain");
-  return fmt::format("{}_gemm_{}x{}x{}_cuda-{}{}{}", name(k.staged), k.rows, k.tokens,
-                     k.staged == StagedType::bf16 ? 64 : 128, code_name(k.code), group, k.fine ? "-fine" : "");
+  const int group = k.group != 0 ? k.group : 64 / k.words;
+  const std::string form = k.form == Form::staged || k.form == Form::shift ? "" : fmt::format("-{}", form_name(k.form));
+  return fmt::format("{}_gemm_{}x{}x{}_cuda-{}{}-g{}", name(k.staged), k.rows, k.tokens,
+                     k.staged == StagedType::bf16 ? 64 : 128, code_name(k.code), form, group);
 }
 
 std::string why_not(const GemmKernel& kernel, const Records& weights) {
-  const bool same_records = kernel.staged == weights.staged ||
-                            (weights.staged == StagedType::s8_row && kernel.staged == StagedType::s8_xblock) ||
-                            (weights.staged == StagedType::s8_xblock && kernel.staged == StagedType::s8_row) ||
-                            (weights.staged == StagedType::bf16 && kernel.staged == StagedType::s8_group) ||
-                            (weights.staged == StagedType::s8_group && kernel.staged == StagedType::bf16);
-  if (!same_records) return fmt::format("weights are packed for {}", name(weights.staged));
-  if (kernel.code != weights.code) return fmt::format("wanted {} codes, got {}", code_name(kernel.code), code_name(weights.code));
-  if (kernel.group != 0 && kernel.group != weights.group) {
-    return fmt::format("wanted groups of {}, got {}", kernel.group, weights.group);
+  if (packing(kernel.staged) != packing(weights.staged)) {
+    return fmt::format("weights are packed for {}", name(weights.staged));
   }
-  if (kernel.fine != (weights.group < 32)) return kernel.fine ? "for groups of 16 only" : "not for groups of 16";
-  if (kernel.staged == StagedType::s8_group && kernel.bias != weights.has_bias()) {
-    return kernel.bias ? "for weights with a bias only" : "not for weights with a bias";
+  if (kernel.code != weights.code) {
+    return fmt::format("wanted {} codes, got {}", code_name(kernel.code), code_name(weights.code));
   }
+  if (kernel.form != form_of(weights.scales)) {
+    return fmt::format("wanted {} scales, got {}", form_name(kernel.form), form_name(form_of(weights.scales)));
+  }
+  if (kernel.words != weights.layout.words || (kernel.group != 0 && kernel.group != weights.group)) {
+    return fmt::format("wanted groups of {}, got {}",
+                       kernel.group != 0 ? fmt::format("{}", kernel.group) : group_name(kernel.words), weights.group);
+  }
+  if (kernel.staged == StagedType::s8_group) return why_no_records(weights.spec, StagedType::s8_group);
   return {};
 }
 

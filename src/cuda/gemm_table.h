@@ -5,6 +5,7 @@
 #include <string>
 
 #include "core/staged_type.h"
+#include "cuda/gemm_shapes.h"
 #include "cuda/pack.h"
 
 namespace octalane::cuda {
@@ -13,16 +14,16 @@ struct GemmKernel {
   const char* function;  ///< of device code
   StagedType staged;
   Code code;
-  int group;         ///< columns of a scale that it is made for; 0: any that are not fine
-  bool bias;         ///< s8.group: for weights with a bias
-  bool fine;         ///< groups of 16 only
+  Form form;
+  int words;         ///< scale words of a row and record: 1 for groups of 64 and more, 2 for 32, 4 for 16
+  int group;         ///< s8.group: columns of a scale; else 0
   int rows, tokens;  ///< of a tile
   int threads, shared_bytes;
 };
 
 std::span<const GemmKernel> gemm_kernels();
 
-/// "s8.row_gemm_128x256x128_cuda-nibble": lane, tile of rows, tokens and columns, code.
+/// "s8.row_gemm_128x256x128_cuda-nibble-g32": lane, tile of rows, tokens and columns, code, form, group.
 std::string name(const GemmKernel& kernel);
 
 /// Why the kernel cannot multiply these weights; empty = it can.

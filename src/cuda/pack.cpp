@@ -97,9 +97,14 @@ class Packer {
       record[j * 2048 + thread * 16 + h * 8 + q * 4 + e] = static_cast<std::byte>(value);
       return;
     }
+    std::byte* const word = record + thread * 16 + j * 8 + h * 4;
     const int nibble = out_.code == Code::table ? 4 * q + e : 2 * e + q;
-    std::byte& byte = record[thread * 16 + j * 8 + h * 4 + nibble / 2];
-    byte |= static_cast<std::byte>(value << nibble % 2 * 4);
+    if (out_.scales == ScaleWords::shift) {
+      word[nibble / 2] |= static_cast<std::byte>((value & 7) << nibble % 2 * 4);
+      word[e] |= static_cast<std::byte>((value & 8) << (q == 0 ? 4 : 0));
+    } else {
+      word[nibble / 2] |= static_cast<std::byte>(value << nibble % 2 * 4);
+    }
   }
 
   struct InEffect {
@@ -153,7 +158,8 @@ class Packer {
       const int sum = scale * code.level(planes_.row(0).codes[c]) + bias + 128;
       if (sum < INT16_MIN || sum > INT16_MAX) return false;
     }
-    const int lifted = 0x8000 + bias + 128 - scale * out_.zero;
+    const int lifted = 0x8000 + 128 + bias + scale * (out_.pivot - out_.zero);
+    if (lifted < 0 || lifted > UINT16_MAX) return false;
     word = static_cast<uint16_t>(scale) | uint32_t{static_cast<uint16_t>(lifted)} << 16;
     return true;
   }
@@ -183,6 +189,8 @@ class Packer {
 
 void set_levels(const CodeSpec& code, Records& out) {
   out.zero = code.map == CodeMap::table ? 128 : code.zero;
+  // Where weights of a group are of both signs: its value is within the block's largest.
+  out.pivot = code.map == CodeMap::table ? 128 : 1 << (code.bits - 1);
   if (code.map != CodeMap::table) return;
   for (size_t i = 0; i < 16; ++i) out.table[i] = static_cast<uint8_t>(code.table[i] + 128);
   if (out.scales != ScaleWords::shift) return;
@@ -228,6 +236,7 @@ Expected<Records> pack_records(const PackedView& weights, StagedType staged, con
   const WeightSpec& spec = weights.spec;
   if (const std::string why = why_no_records(spec, staged); !why.empty()) return fail("cuda: {}: {}", name(staged), why);
   Records out;
+  out.spec = spec;
   out.staged = staged;
   out.code = code_for(spec.code);
   out.scales = words_for(spec, staged);

@@ -16,22 +16,20 @@ namespace octalane::cuda {
 
 /// Weights as a device multiplies them in one lane, still in the host's memory.
 struct Records {
+  WeightSpec spec;
   StagedType staged = StagedType::bf16;
   Code code = Code::nibble;
   ScaleWords scales = ScaleWords::single_f16;
   int group = 0;  ///< of the format: 16 to 128
   int64_t rows = 0, cols = 0, padded_rows = 0, padded_cols = 0;
   RecordLayout layout;
-  int zero = 0;                       ///< of codes; 128 for tables, whose levels are stored with 128 added
+  int zero = 0;                       ///< of codes; 128 for tables, whose levels are looked up with 128 added
+  int pivot = 0;                      ///< staged words say the value of this code
   std::array<uint8_t, 16> table{};    ///< levels + 128
   std::array<uint64_t, kShifts> shifted{};  ///< f8.row: eight magnitudes a shift
   std::vector<std::byte> bytes;
   std::vector<uint32_t> supers;       ///< nested scales
   std::vector<float> unit_scales;     ///< re-encoded lanes: [units][padded rows]
-
-  bool has_bias() const {
-    return scales == ScaleWords::pair_f16 || scales == ScaleWords::pair_bf16 || scales == ScaleWords::nested;
-  }
 };
 
 /// Why weights of this spec have no records for a lane, for a person to read; empty = they have.

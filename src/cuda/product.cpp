@@ -90,11 +90,10 @@ Status Products::multiply(const GemmKernel& kernel, const DeviceWeights& weights
   args.padded_tokens = static_cast<int32_t>(padded_tokens(x.tokens));
   args.padded_rows = static_cast<int32_t>(about.padded_rows);
   args.panels = static_cast<int32_t>(about.padded_cols / kPanelCols);
-  args.record_bytes = about.layout.bytes;
-  args.words = about.layout.words;
-  args.scale_words = static_cast<int32_t>(about.scales);
+  args.bf16_scales = about.scales == ScaleWords::pair_bf16 || about.scales == ScaleWords::single_bf16;
   args.promote = std::max(1, options.promote_cols / kPanelCols);
   args.zero = about.zero;
+  args.minus_pivots = static_cast<uint32_t>(-65537 * about.pivot);
   std::memcpy(args.table, about.table.data(), sizeof args.table);
   args.shifted = pointer<const uint64_t>(weights.shifted());
   args.clocks = pointer<uint64_t>(options.clocks);

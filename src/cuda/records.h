@@ -5,7 +5,8 @@
 // Codes belong to 128 threads t = 32 * (row / 16) + 4 * (row % 8) + c, c = 0..3; a thread holds rows r and r + 8
 // (h = 0, 1) and, of each 32 columns j = 0, 1, the quads 4c..4c+3 and 16+4c..16+4c+3 (q = 0, 1).
 //   4 bits: [t][j][h] words of eight codes, 16 bytes a thread. Integers: code i = 4q + e of the eight in nibble
-//           2e + q, so that one mask takes a quad of bytes; tables: in nibble i, as byte permutes want them.
+//           2e + q, so that one mask takes a quad of bytes; tables: in nibble i, as byte permutes want them. With
+//           shift words, of an index its sign (bit 3) lies in bit 8e + 7 - 4q instead.
 //   8 bits: [j][t][h][q] words of four codes.
 // Scale words: [64 rows][64 / group], of 2 or 4 bytes; groups of more than 64 columns are repeated.
 // Records of 64 rows follow each other along K (a multiple of 128, zeros past the end), then along N (a multiple of
@@ -28,7 +29,7 @@ constexpr int code_bits(Code code) { return code == Code::byte ? 8 : 4; }
 
 /// What a scale word says; `single` words are one 16-bit float, `pair` words a scale and a bias.
 enum class ScaleWords : int {
-  staged,       ///< restage.h's S, int16, and 2^15 + B + 128 - S * (zero, or -128 for tables), uint16
+  staged,       ///< restage.h's S, int16, and 2^15 + 128 + the sum S * level + B of the pivot code, uint16
   pair_f16,
   pair_bf16,
   single_f16,

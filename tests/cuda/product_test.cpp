@@ -35,11 +35,11 @@ struct HostTokens {
 
 HostTokens host_tokens(const ActivationsView& from, int64_t padded_cols) {
   HostTokens to;
-  const bool wide = from.codes == nullptr;
+  const bool wide = !has_codes(from.form);
   const int64_t tokens = from.rows, padded = cuda::padded_tokens(tokens);
   to.x.resize(static_cast<size_t>(tokens * padded_cols * (wide ? 2 : 1)));
   for (int64_t m = 0; m < tokens; ++m) {
-    for (int64_t k = 0; k < std::min(from.stride, padded_cols); ++k) {
+    for (int64_t k = 0; k < from.cols; ++k) {
       if (wide) {
         const uint16_t bits = f32_to_bf16(from.f32[m * from.stride + k]);
         const int64_t at = k / 16 * 16 + cuda::bf16_position(static_cast<int>(k % 16));
@@ -49,7 +49,7 @@ HostTokens host_tokens(const ActivationsView& from, int64_t padded_cols) {
       }
     }
   }
-  // Past the last token there is NaN: it must not matter. Groups are those of the padded columns.
+  // Past the last token there is NaN: it must not matter.
   const int64_t scales = from.groups.scales(from.stride), sums = from.groups.sums(from.stride);
   const int64_t most = padded_cols / 32;
   to.scales.assign(static_cast<size_t>(most * padded), 0.0f);

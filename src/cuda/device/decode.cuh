@@ -2,7 +2,7 @@
 #pragma once
 
 #include "cuda/device/async.cuh"
-#include "cuda/records.h"
+#include "cuda/gemm_shapes.h"
 
 namespace octalane::cuda {
 
@@ -47,18 +47,30 @@ __device__ __forceinline__ void load_codes(uint32_t record, int thread, Eight<kC
   }
 }
 
+/// Two quads of E4M3 from the eight codes of a word: magnitudes by the low three bits of nibble 4 q + e, the sign of
+/// code e in bit 8 e + 7 (q = 0) or 8 e + 3.
+__device__ __forceinline__ uint32_t e4m3_quad(uint32_t word, int q, const uint2& magnitudes) {
+  const uint32_t which = (q == 0 ? word : word >> 16) & 0x7777u;
+  return permute(magnitudes.x, magnitudes.y, which) | ((q == 0 ? word : word << 4) & 0x80808080u);
+}
+
 /// Four bytes less `offset` each, as int8: offset = (128 - zero) * 0x01010101, no byte may carry.
 __device__ __forceinline__ uint32_t as_signed(uint32_t bytes, uint32_t offset) {
   return (bytes + offset) ^ 0x80808080u;
 }
 
-/// core/restage.h's int8 of four bytes. `word` is a staged scale word: its upper half has 2^15 added, so that both
-/// 16-bit lanes of the sum are right, whatever the signs: none borrows from the other.
-__device__ __forceinline__ uint32_t restage(uint32_t bytes, uint32_t word) {
-  const uint32_t scale = permute(word, 0, 0x9910);  // the low half, sign-extended
-  const uint32_t bias = permute(word, word, 0x3232);
-  const uint32_t even = (bytes & 0x00ff00ffu) * scale + bias;
-  const uint32_t odd = permute(bytes, 0, 0x4341) * scale + bias;
+/// A staged scale word, for both 16-bit lanes of a register. The word's upper half is the value of code `pivot` with 128
+/// and 2^15 added: every weight that occurs makes a lane between 0 and 2^16, so none borrows from the other.
+struct StagedScale {
+  uint32_t scale, bias;
+  __device__ __forceinline__ StagedScale(uint32_t word, uint32_t minus_pivots)
+      : scale(permute(word, 0, 0x9910)), bias(scale * minus_pivots + permute(word, word, 0x3232)) {}
+};
+
+/// core/restage.h's int8 of four bytes.
+__device__ __forceinline__ uint32_t restage(uint32_t bytes, const StagedScale& s) {
+  const uint32_t even = (bytes & 0x00ff00ffu) * s.scale + s.bias;
+  const uint32_t odd = permute(bytes, 0, 0x4341) * s.scale + s.bias;
   return permute(even, odd, 0x7351) ^ 0x80808080u;
 }
 
@@ -66,32 +78,32 @@ struct Scale {
   float scale, bias;
 };
 
+/// fp32 of the low 16 bits, which are a bfloat16 or a binary16.
+__device__ __forceinline__ float widen(uint32_t bits, bool is_bf16) {
+  float value;
+  asm("{ .reg .b16 h; cvt.u16.u32 h, %1; cvt.f32.f16 %0, h; }" : "=f"(value) : "r"(bits));
+  return is_bf16 ? __uint_as_float(bits << 16) : value;
+}
+
 /// Scale and bias in effect, as core/code_spec.h defines them, of a scale word; `super` is the pair of f16 above nested
 /// words.
-__device__ __forceinline__ Scale exact_scale(uint32_t word, ScaleWords words, uint32_t super) {
-  const auto half = [](uint32_t bits) {
-    float value;
-    asm("{ .reg .b16 h; cvt.u16.u32 h, %1; cvt.f32.f16 %0, h; }" : "=f"(value) : "r"(bits));
-    return value;
-  };
-  if (words == ScaleWords::nested) {
+template <Form kForm>
+__device__ __forceinline__ Scale exact_scale(uint32_t word, bool is_bf16, uint32_t super) {
+  if constexpr (kForm == Form::nested) {
     const auto sub = [&](int byte) { return static_cast<float>(static_cast<int8_t>(word >> byte * 8)); };
-    return {__fmul_rn(half(super), sub(0)), -__fmul_rn(half(super >> 16), sub(1))};
+    return {__fmul_rn(widen(super, false), sub(0)), -__fmul_rn(widen(super >> 16, false), sub(1))};
   }
-  if (words == ScaleWords::pair_bf16 || words == ScaleWords::single_bf16) {
-    return {__uint_as_float(word << 16), __uint_as_float(word & 0xffff0000u)};
-  }
-  return {half(word), half(word >> 16)};
+  return {widen(word, is_bf16), kForm == Form::pair ? widen(word >> 16, is_bf16) : 0.0f};
 }
 
 /// The four weights of a quad in fp32, each operation rounded once. `offset` = 2^23 + zero.
-__device__ __forceinline__ void weights_of(uint32_t bytes, const Scale& scale, float offset, bool has_bias,
-                                           float (&w)[4]) {
+template <bool kBias>
+__device__ __forceinline__ void weights_of(uint32_t bytes, const Scale& scale, float offset, float (&w)[4]) {
 #pragma unroll
   for (int e = 0; e < 4; ++e) {
     const float level = __uint_as_float(permute(bytes, 0x4b000000u, 0x7440 + e)) - offset;
     w[e] = __fmul_rn(scale.scale, level);
-    if (has_bias) w[e] = __fadd_rn(w[e], scale.bias);
+    if constexpr (kBias) w[e] = __fadd_rn(w[e], scale.bias);
   }
 }
 

@@ -4,16 +4,16 @@
 
 namespace octalane::cuda {
 
-#define GEMM(name, operand, code, drain, ...)                                                              \
+#define GEMM(name, operand, code, form, words, drain, ...)                                                         \
   extern "C" __global__ void __launch_bounds__(                                                            \
-      GemmShape<Operand::operand, Code::code, Drain::drain, __VA_ARGS__>::kThreads, 1)                     \
+      GemmShape<Operand::operand, Code::code, Form::form, words, Drain::drain, __VA_ARGS__>::kThreads, 1)                     \
       name(const __grid_constant__ GemmArgs args) {                                                        \
-    gemm<GemmShape<Operand::operand, Code::code, Drain::drain, __VA_ARGS__>>(args);                        \
+    gemm<GemmShape<Operand::operand, Code::code, Form::form, words, Drain::drain, __VA_ARGS__>>(args);                        \
   }
-#define GROUP_GEMM(name, code, ...)                                                                        \
-  extern "C" __global__ void __launch_bounds__(GroupShape<Code::code, __VA_ARGS__>::kThreads, 1)           \
+#define GROUP_GEMM(name, code, form, ...)                                                                        \
+  extern "C" __global__ void __launch_bounds__(GroupShape<Code::code, Form::form, __VA_ARGS__>::kThreads, 1)           \
       name(const __grid_constant__ GemmArgs args) {                                                        \
-    gemm_groups<GroupShape<Code::code, __VA_ARGS__>>(args);                                                \
+    gemm_groups<GroupShape<Code::code, Form::form, __VA_ARGS__>>(args);                                                \
   }
 OCTALANE_GEMMS(GEMM, GROUP_GEMM)
 

@@ -60,25 +60,24 @@ __device__ __forceinline__ void produce(const GemmArgs& args, uint32_t base) {
   Slot<S::kStages> slot;
   const int stages = args.panels * (S::kWide ? 2 : 1), tiles = tiles_of(args, S::kTokens, S::kRows);
   const int supers = (args.panels + 1) / 2;
-  const bool nested = S::kWide && static_cast<ScaleWords>(args.scale_words) == ScaleWords::nested;
-  const int64_t row_bytes = static_cast<int64_t>(args.panels) * 2 * args.record_bytes;  // of 64 rows
-  const int bytes = S::kTokens * 128 + S::kWarpgroups * (S::kRecords * args.record_bytes + (nested ? 256 : 0)) +
-                    S::kScaleBytes;
+  constexpr bool kNested = S::kForm == Form::nested;
+  constexpr int kRecordBytes = S::kRecords * S::kRecordBytes;
+  constexpr int kBytes = S::kTokens * 128 + S::kWarpgroups * (kRecordBytes + (kNested ? 256 : 0)) + S::kScaleBytes;
+  const int64_t row_bytes = static_cast<int64_t>(args.panels) * 2 * S::kRecordBytes;  // of 64 rows
   for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
     const TilePlace place(args, tile, S::kTokens, S::kRows);
 #pragma unroll 1
     for (int k = 0; k < stages; ++k, slot.advance()) {
       const uint32_t full = base + S::kBarriersAt + slot.index * 16, stage = base + slot.index * S::kStageBytes;
       barrier_wait(full + 8, slot.parity ^ 1);
-      barrier_expect(full, bytes);
+      barrier_expect(full, kBytes);
       copy_tile(stage, args.x, k * (S::kWide ? 64 : 128), place.token, full);
 #pragma unroll
       for (int g = 0; g < S::kWarpgroups; ++g) {
         const int block = place.row / 64 + g;
-        copy_bytes(stage + S::kRecordsAt + g * S::kRecords * S::kRecordBytes,
-                   args.records + block * row_bytes + static_cast<int64_t>(k) * S::kRecords * args.record_bytes,
-                   S::kRecords * args.record_bytes, full);
-        if (nested)
+        copy_bytes(stage + S::kRecordsAt + g * kRecordBytes,
+                   args.records + block * row_bytes + static_cast<int64_t>(k) * kRecordBytes, kRecordBytes, full);
+        if constexpr (kNested)
           copy_bytes(stage + S::kSupersAt + g * 256, args.supers + (static_cast<int64_t>(block) * supers + k / 4) * 64,
                      256, full);
       }
@@ -98,35 +97,48 @@ __device__ __forceinline__ void produce(const GemmArgs& args, uint32_t base) {
 template <class S>
 struct StageCodes {
   Eight<S::kCode> codes[S::kRecords][2][2];  // [record][j][h]
-  uint32_t words[S::kRecords][2][2][S::kFine ? 2 : 1];
+  uint32_t words[S::kRecords][2][S::kWords];  // [record][h]; 16-bit words in the halves of a register where they pair
   uint32_t supers[2];
 
-  __device__ __forceinline__ void load(const GemmArgs& args, uint32_t stage, int group, int thread) {
+  __device__ __forceinline__ void load(uint32_t stage, int group, int thread) {
     const int row = thread / 32 * 16 + thread % 32 / 4;
-    const int code_bytes = 64 * 64 * code_bits(S::kCode) / 8;
-    const bool pairs = word_bytes(static_cast<ScaleWords>(args.scale_words)) == 4;
+    constexpr int kBytes = S::kWords * word_bytes(S::kForm);  // of a row
 #pragma unroll
     for (int r = 0; r < S::kRecords; ++r) {
-      const uint32_t record = stage + S::kRecordsAt + group * S::kRecords * S::kRecordBytes + r * args.record_bytes;
+      const uint32_t record = stage + S::kRecordsAt + (group * S::kRecords + r) * S::kRecordBytes;
       load_codes(record, thread, codes[r]);
 #pragma unroll
-      for (int j = 0; j < 2; ++j) {
-#pragma unroll
-        for (int h = 0; h < 2; ++h) {
-#pragma unroll
-          for (int q = 0; q < (S::kFine ? 2 : 1); ++q) {
-            const int index = (row + h * 8) * args.words + (S::kFine ? 2 * j + q : args.words == 2 ? j : 0);
-            if (!S::kWide && !S::kE4m3) words[r][j][h][q] = shared_32(record + code_bytes + index * 4);
-            else if (S::kE4m3) words[r][j][h][q] = shared_16(record + code_bytes + index * 2);
-            else words[r][j][h][q] = pairs ? shared_32(record + code_bytes + index * 4) : shared_16(record + code_bytes + index * 2);
-          }
+      for (int h = 0; h < 2; ++h) {
+        const uint32_t at = record + S::kCodeBytes + (row + h * 8) * kBytes;
+        uint32_t(&to)[S::kWords] = words[r][h];
+        if constexpr (kBytes == 2) {
+          to[0] = shared_16(at);
+        } else if constexpr (kBytes == 4 && S::kWords == 1) {
+          to[0] = shared_32(at);
+        } else if constexpr (kBytes == 4) {
+          const uint32_t both = shared_32(at);
+          to[0] = both & 0xffff, to[1] = both >> 16;
+        } else if constexpr (S::kWords == 2) {
+          const uint2 v = shared_64(at);
+          to[0] = v.x, to[1] = v.y;
+        } else if constexpr (kBytes == 8) {
+          const uint2 v = shared_64(at);
+          to[0] = v.x & 0xffff, to[1] = v.x >> 16, to[2] = v.y & 0xffff, to[3] = v.y >> 16;
+        } else {
+          const uint4 v = shared_128(at);
+          to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w;
         }
       }
     }
-    if constexpr (S::kWide) {
+    if constexpr (S::kForm == Form::nested) {
 #pragma unroll
       for (int h = 0; h < 2; ++h) supers[h] = shared_32(stage + S::kSupersAt + group * 256 + (row + h * 8) * 4);
     }
+  }
+
+  /// The scale word of quad q of columns j.
+  __device__ __forceinline__ uint32_t word(int r, int j, int h, int q) const {
+    return words[r][h][S::kWords == 4 ? 2 * j + q : S::kWords == 2 ? j : 0];
   }
 
   __device__ __forceinline__ void operands(const GemmArgs& args, uint32_t tables, int u, uint32_t (&a)[2][4]) const {
@@ -134,53 +146,53 @@ struct StageCodes {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       if constexpr (S::kWide) {
-        const auto kind = static_cast<ScaleWords>(args.scale_words);
-        const bool has_bias = kind == ScaleWords::pair_f16 || kind == ScaleWords::pair_bf16 || kind == ScaleWords::nested;
+        const bool is_bf16 = args.bf16_scales != 0;
         const float offset = 8388608.0f + static_cast<float>(args.zero);
-        Scale scale = exact_scale(words[0][u][h][0], kind, supers[h]);
+        Scale scale = exact_scale<S::kForm>(word(0, u, h, 0), is_bf16, supers[h]);
 #pragma unroll
         for (int q = 0; q < 2; ++q) {
-          if (S::kFine && q == 1) scale = exact_scale(words[0][u][h][S::kFine ? 1 : 0], kind, supers[h]);
+          if (S::kWords == 4 && q == 1) scale = exact_scale<S::kForm>(word(0, u, h, 1), is_bf16, supers[h]);
           float w[4];
-          weights_of(codes[0][u][h].quad(q, table), scale, offset, has_bias, w);
+          weights_of<S::kForm != Form::single>(codes[0][u][h].quad(q, table), scale, offset, w);
           a[q][h] = pack_bf16(w[0], w[1]);
           a[q][h + 2] = pack_bf16(w[2], w[3]);
         }
       } else if constexpr (S::kE4m3) {
 #pragma unroll
         for (int j = 0; j < 2; ++j) {
-          const uint2 magnitudes = shared_64(tables + words[u][j][h][0] * 8);
-          const uint4 levels{magnitudes.x, magnitudes.y, magnitudes.x | 0x80808080u, magnitudes.y | 0x80808080u};
-          a[j][h] = codes[u][j][h].quad(0, levels);
-          a[j][h + 2] = codes[u][j][h].quad(1, levels);
+          const uint2 magnitudes = shared_64(tables + word(u, j, h, 0) * 8);
+          a[j][h] = e4m3_quad(codes[u][j][h].word[0], 0, magnitudes);
+          a[j][h + 2] = e4m3_quad(codes[u][j][h].word[0], 1, magnitudes);
         }
       } else {
+        StagedScale scale(word(u, 0, h, 0), args.minus_pivots);
 #pragma unroll
         for (int j = 0; j < 2; ++j) {
+          if (S::kWords == 2 && j == 1) scale = StagedScale(word(u, 1, h, 0), args.minus_pivots);
 #pragma unroll
-          for (int q = 0; q < 2; ++q) {
-            a[j][h + 2 * q] = restage(codes[u][j][h].quad(q, table), words[u][j][h][S::kFine ? q : 0]);
-          }
+          for (int q = 0; q < 2; ++q) a[j][h + 2 * q] = restage(codes[u][j][h].quad(q, table), scale);
         }
       }
     }
   }
 };
 
-/// Writes a warpgroup's 64 rows of outputs: value(j, e) is that of row `lane / 4 + 8 * (e / 2)` of the warp's 16, token
-/// 8 * j + 2 * (lane % 4) + e % 2.
-template <int Tokens, int Tiles, class Value>
+/// Writes a warpgroup's 64 rows of outputs: get(j, values) gives, for e = 0..3, that of row `lane / 4 + 8 * (e / 2)` of
+/// the warp's 16, token 8 * j + 2 * (lane % 4) + e % 2.
+template <int Tokens, int Tiles, class Get>
 __device__ __forceinline__ void write_outputs(const GemmArgs& args, const TilePlace& place, int group, uint32_t tiles,
-                                              Value value) {
+                                              Get get) {
   const int thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32;
   if (args.y_f32 != nullptr) {
     const int row = place.row + group * 64 + warp * 16 + lane / 4;
 #pragma unroll
     for (int j = 0; j < Tokens / 8; ++j) {
+      float values[4];
+      get(j, values);
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
         const int token = place.token + 8 * j + 2 * (lane % 4) + e % 2, n = row + 8 * (e / 2);
-        if (token < args.tokens && n < args.rows) args.y_f32[token * args.y_stride + n] = value(j, e);
+        if (token < args.tokens && n < args.rows) args.y_f32[token * args.y_stride + n] = values[e];
       }
     }
     return;
@@ -191,8 +203,10 @@ __device__ __forceinline__ void write_outputs(const GemmArgs& args, const TilePl
     uint32_t pairs[8][2];
 #pragma unroll
     for (int j = 0; j < 8; ++j) {
-      pairs[j][0] = pack_bf16(value(p * 8 + j, 0), value(p * 8 + j, 1));
-      pairs[j][1] = pack_bf16(value(p * 8 + j, 2), value(p * 8 + j, 3));
+      float values[4];
+      get(p * 8 + j, values);
+      pairs[j][0] = pack_bf16(values[0], values[1]);
+      pairs[j][1] = pack_bf16(values[2], values[3]);
     }
     if (thread == 0) stores_read<Tiles - 1>();
     warpgroup_sync(2 + group);
@@ -211,7 +225,7 @@ __device__ __forceinline__ void write_outputs(const GemmArgs& args, const TilePl
 }
 
 template <class S>
-__device__ __forceinline__ void consume(const GemmArgs& args, const uint8_t* shared, uint32_t base) {
+__device__ __forceinline__ void consume(const GemmArgs& args, uint8_t* shared, uint32_t base) {
   using Type = typename OperandType<S::kOperand>::Type;
   constexpr int kSums = S::kTokens / 2;
   const int group = threadIdx.x / 128, thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32;
@@ -232,6 +246,15 @@ __device__ __forceinline__ void consume(const GemmArgs& args, const uint8_t* sha
     if constexpr (S::kDrains) {
 #pragma unroll
       for (int i = 0; i < kSums; ++i) totals[i] = 0;
+    }
+    // Scales of tokens pass through a register, so that no one waits for them.
+    float token_scale[S::kTokens / 128 + 1];
+    if constexpr (S::kTokenScales) {
+#pragma unroll
+      for (int i = 0; i * 128 < S::kTokens; ++i) {
+        const int token = i * 128 + thread;
+        token_scale[i] = token < S::kTokens ? args.token_scales[place.token + token] : 0;
+      }
     }
     bool fresh = true;
     int until = block;
@@ -286,7 +309,7 @@ __device__ __forceinline__ void consume(const GemmArgs& args, const uint8_t* sha
       codes.operands(args, tables, 1, a[1]);
       if constexpr (!last.value) {
         if (!ready) barrier_wait(full(slot.index), slot.parity);
-        codes.load(args, stage, group, thread);
+        codes.load(stage, group, thread);
       }
       issue(a[1], current, 1);
       wgmma_wait<1>();
@@ -305,7 +328,7 @@ __device__ __forceinline__ void consume(const GemmArgs& args, const uint8_t* sha
       }
     };
     barrier_wait(full(slot.index), slot.parity);
-    codes.load(args, stage, group, thread);
+    codes.load(stage, group, thread);
     codes.operands(args, tables, 0, a[0]);
 #pragma unroll 1
     for (int k = 0; k < stages - 1; ++k) step(False{});
@@ -315,20 +338,37 @@ __device__ __forceinline__ void consume(const GemmArgs& args, const uint8_t* sha
     if (held >= 0) release(held);
 
     float row_scale[2] = {1, 1};
-    if constexpr (S::kDrain == Drain::row || S::kDrain == Drain::xblock || S::kDrain == Drain::promote) {
+    if constexpr (S::kTokenScales || S::kDrain == Drain::xblock) {
       const float* rows = args.weight_scales + place.row + group * 64 + warp * 16 + lane / 4;
       row_scale[0] = rows[0], row_scale[1] = rows[8];
     }
-    const float* const token_scales = args.token_scales + place.token + 2 * (lane % 4);
+    float* const token_scales = reinterpret_cast<float*>(shared + S::kTokensAt) + group * S::kTokens;
+    if constexpr (S::kTokenScales) {
+#pragma unroll
+      for (int i = 0; i * 128 < S::kTokens; ++i) {
+        if (i * 128 + thread < S::kTokens) token_scales[i * 128 + thread] = token_scale[i];
+      }
+      warpgroup_sync(2 + group);
+    }
     write_outputs<S::kTokens, S::kTiles>(
-        args, place, group, base + S::kTilesAt + group * S::kTiles * S::kTileBytes, [&](int j, int e) {
-          if constexpr (S::kDrain == Drain::none) return sums[4 * j + e];
-          else if constexpr (S::kDrain == Drain::block) return totals[4 * j + e];
-          else if constexpr (S::kDrain == Drain::xblock) return totals[4 * j + e] * row_scale[e / 2];
-          else if constexpr (S::kDrain == Drain::promote)
-            return totals[4 * j + e] * __ldg(token_scales + 8 * j + e % 2) * row_scale[e / 2];
-          else return static_cast<float>(sums[4 * j + e]) * __ldg(token_scales + 8 * j + e % 2) * row_scale[e / 2];
+        args, place, group, base + S::kTilesAt + group * S::kTiles * S::kTileBytes, [&](int j, float (&values)[4]) {
+          float2 scales{};
+          if constexpr (S::kTokenScales) {
+            scales = *reinterpret_cast<const float2*>(token_scales + 8 * j + 2 * (lane % 4));
+          }
+#pragma unroll
+          for (int e = 0; e < 4; ++e) {
+            const float token = e % 2 ? scales.y : scales.x;
+            if constexpr (S::kDrain == Drain::none) values[e] = sums[4 * j + e];
+            if constexpr (S::kDrain == Drain::block) values[e] = totals[4 * j + e];
+            if constexpr (S::kDrain == Drain::xblock) values[e] = totals[4 * j + e] * row_scale[e / 2];
+            if constexpr (S::kDrain == Drain::promote) values[e] = totals[4 * j + e] * token * row_scale[e / 2];
+            if constexpr (S::kDrain == Drain::row) {
+              values[e] = static_cast<float>(sums[4 * j + e]) * token * row_scale[e / 2];
+            }
+          }
         });
+    if constexpr (S::kTokenScales) warpgroup_sync(2 + group);  // before the next tile's scales
   }
   stores_done();
 }
@@ -380,7 +420,7 @@ __device__ __forceinline__ void run_roles(const GemmArgs& args, Produce produce,
 template <class S>
 __device__ __forceinline__ void gemm(const GemmArgs& args) {
   run_roles<S>(args, [&](uint32_t base) { produce<S>(args, base); },
-               [&](const uint8_t* shared, uint32_t base) { consume<S>(args, shared, base); });
+               [&](uint8_t* shared, uint32_t base) { consume<S>(args, shared, base); });
 }
 
 }  // namespace octalane::cuda

@@ -10,25 +10,24 @@ template <class S>
 __device__ __forceinline__ void produce_groups(const GemmArgs& args, uint32_t base) {
   Slot<S::kStages> slot;
   const int tiles = tiles_of(args, S::kTokens, S::kRows), supers = (args.panels + 1) / 2;
-  const bool nested = static_cast<ScaleWords>(args.scale_words) == ScaleWords::nested;
-  const int64_t row_bytes = static_cast<int64_t>(args.panels) * 2 * args.record_bytes;
-  const int bytes =
-      S::kTokens * 128 + S::kWarpgroups * (2 * args.record_bytes + (nested ? 256 : 0)) + S::kScaleBytes;
+  constexpr bool kNested = S::kForm == Form::nested;
+  constexpr int kRecordBytes = 2 * S::kRecordBytes;
+  constexpr int kBytes = S::kTokens * 128 + S::kWarpgroups * (kRecordBytes + (kNested ? 256 : 0)) + S::kScaleBytes;
+  const int64_t row_bytes = static_cast<int64_t>(args.panels) * kRecordBytes;  // of 64 rows
   for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
     const TilePlace place(args, tile, S::kTokens, S::kRows);
 #pragma unroll 1
     for (int k = 0; k < args.panels; ++k, slot.advance()) {
       const uint32_t full = base + S::kBarriersAt + slot.index * 16, stage = base + slot.index * S::kStageBytes;
       barrier_wait(full + 8, slot.parity ^ 1);
-      barrier_expect(full, bytes);
+      barrier_expect(full, kBytes);
       copy_tile(stage, args.x, k * 128, place.token, full);
 #pragma unroll
       for (int g = 0; g < S::kWarpgroups; ++g) {
         const int block = place.row / 64 + g;
-        copy_bytes(stage + S::kRecordsAt + g * 2 * S::kRecordBytes,
-                   args.records + block * row_bytes + static_cast<int64_t>(k) * 2 * args.record_bytes,
-                   2 * args.record_bytes, full);
-        if (nested)
+        copy_bytes(stage + S::kRecordsAt + g * kRecordBytes,
+                   args.records + block * row_bytes + static_cast<int64_t>(k) * kRecordBytes, kRecordBytes, full);
+        if constexpr (kNested)
           copy_bytes(stage + S::kSupersAt + g * 256, args.supers + (static_cast<int64_t>(block) * supers + k / 2) * 64,
                      256, full);
       }
@@ -64,12 +63,11 @@ __device__ __forceinline__ void drain_group(const Scale (&rows)[2], const float*
 }
 
 template <class S>
-__device__ __forceinline__ void consume_groups(const GemmArgs& args, const uint8_t* shared, uint32_t base) {
+__device__ __forceinline__ void consume_groups(const GemmArgs& args, uint8_t* shared, uint32_t base) {
   constexpr int kSums = S::kTokens / 2;
   const int group = threadIdx.x / 128, thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32;
   const int tiles = tiles_of(args, S::kTokens, S::kRows), row = warp * 16 + lane / 4;
-  const auto kind = static_cast<ScaleWords>(args.scale_words);
-  const int word_bytes = octalane::cuda::word_bytes(kind), code_bytes = 64 * 64 * code_bits(S::kCode) / 8;
+  constexpr int kWordBytes = word_bytes(S::kForm);
   const uint4 table{args.table[0], args.table[1], args.table[2], args.table[3]};
   const uint32_t offset = (128 - args.zero) * 0x01010101u;
   Slot<S::kStages> slot;
@@ -86,7 +84,7 @@ __device__ __forceinline__ void consume_groups(const GemmArgs& args, const uint8
       const uint32_t records = stage + S::kRecordsAt + group * 2 * S::kRecordBytes;
       Eight<S::kCode> codes[2][2][2];
 #pragma unroll
-      for (int r = 0; r < 2; ++r) load_codes(records + r * args.record_bytes, thread, codes[r]);
+      for (int r = 0; r < 2; ++r) load_codes(records + r * S::kRecordBytes, thread, codes[r]);
       uint32_t a[S::kSets][S::kSteps][4];
       const auto issue = [&](int g) {
         const int set = g % S::kSets;
@@ -111,10 +109,12 @@ __device__ __forceinline__ void consume_groups(const GemmArgs& args, const uint8
         Scale scales[2];
 #pragma unroll
         for (int h = 0; h < 2; ++h) {
-          const uint32_t at = records + step / 2 * args.record_bytes + code_bytes +
-                              ((row + h * 8) * args.words + (args.words == 2 ? step % 2 : 0)) * word_bytes;
-          const uint32_t word = word_bytes == 4 ? shared_32(at) : shared_16(at);
-          scales[h] = exact_scale(word, kind, shared_32(stage + S::kSupersAt + group * 256 + (row + h * 8) * 4));
+          const uint32_t at = records + step / 2 * S::kRecordBytes + S::kCodeBytes +
+                              ((row + h * 8) * S::kWords + (S::kWords == 2 ? step % 2 : 0)) * kWordBytes;
+          const uint32_t word = kWordBytes == 4 ? shared_32(at) : shared_16(at);
+          uint32_t super = 0;
+          if constexpr (S::kForm == Form::nested) super = shared_32(stage + S::kSupersAt + group * 256 + (row + h * 8) * 4);
+          scales[h] = exact_scale<S::kForm>(word, args.bf16_scales != 0, super);
         }
         const auto* tokens = reinterpret_cast<const float*>(shared + (stage - base) + S::kScalesAt);
         drain_group<S>(scales, tokens + g * S::kTokens + 2 * (lane % 4), sums[g % S::kSets], totals);
@@ -134,7 +134,10 @@ __device__ __forceinline__ void consume_groups(const GemmArgs& args, const uint8
       if (lane == 0) barrier_arrive(base + S::kBarriersAt + slot.index * 16 + 8);
     }
     write_outputs<S::kTokens, S::kTiles>(args, place, group, base + S::kTilesAt + group * S::kTiles * S::kTileBytes,
-                                         [&](int j, int e) { return totals[4 * j + e]; });
+                                         [&](int j, float (&values)[4]) {
+#pragma unroll
+                                           for (int e = 0; e < 4; ++e) values[e] = totals[4 * j + e];
+                                         });
   }
   stores_done();
 }
@@ -142,7 +145,7 @@ __device__ __forceinline__ void consume_groups(const GemmArgs& args, const uint8
 template <class S>
 __device__ __forceinline__ void gemm_groups(const GemmArgs& args) {
   run_roles<S>(args, [&](uint32_t base) { produce_groups<S>(args, base); },
-               [&](const uint8_t* shared, uint32_t base) { consume_groups<S>(args, shared, base); });
+               [&](uint8_t* shared, uint32_t base) { consume_groups<S>(args, shared, base); });
 }
 
 }  // namespace octalane::cuda

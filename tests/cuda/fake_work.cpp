@@ -118,6 +118,7 @@ void add_modules(DriverApi& api) {
   };
   api.primary_ctx_release = [](Ordinal) { return --fake_work().live, 0; };
   api.ctx_set_current = [](ContextHandle) { return fake_result("cuCtxSetCurrent"); };
+  api.ctx_synchronize = [] { return fake_result("cuCtxSynchronize"); };
   api.module_load_data = [](ModuleHandle* module, const void*) { return create("cuModuleLoadData", module); };
   api.module_unload = [](ModuleHandle module) { return destroy(module); };
   api.module_get_function = [](FunctionHandle* function, ModuleHandle module, const char* name) {

@@ -36,6 +36,8 @@ Status do_everything(const cuda::DriverApi& api) {
   if (!begin || !end) return fail_with(begin);
   const Expected<cuda::Buffer> from = session->allocate(64), to = session->allocate(64);
   if (!from || !to) return fail_with(from);
+  const std::byte three[64] = {std::byte{3}};
+  if (const Status s = session->copy_in(*to, three); !s) return s;
   if (const Status s = stream->fill(from->address(), 7, 64); !s) return s;
   if (const Status s = stream->copy(to->address(), from->address(), 64); !s) return s;
   std::byte host[64] = {};
@@ -65,6 +67,7 @@ TEST(CudaSession, every_call_that_fails_is_named_and_what_was_made_before_is_giv
                            "cuModuleLoadData",   "cuModuleGetFunction",
                            "cuFuncSetAttribute", "cuFuncGetAttribute",
                            "cuStreamCreate",     "cuMemAlloc",
+                           "cuMemcpyHtoD",       "cuCtxSynchronize",
                            "cuMemsetD8Async",    "cuMemcpyDtoDAsync",
                            "cuMemcpyDtoHAsync",  "cuMemcpyHtoDAsync",
                            "cuEventRecord",      "cuLaunchKernel",

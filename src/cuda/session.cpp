@@ -111,7 +111,10 @@ Expected<Buffer> Session::allocate(int64_t bytes) const {
 }
 
 Status Session::copy_in(const Buffer& to, std::span<const std::byte> from) const {
-  return state_->check(state_->api->memcpy_htod(to.address(), from.data(), from.size()), "cuMemcpyHtoD");
+  const Result copied = state_->api->memcpy_htod(to.address(), from.data(), from.size());
+  if (const Status s = state_->check(copied, "cuMemcpyHtoD"); !s) return s;
+  // The driver may return with the bytes still on their way, which streams of ours would not wait for.
+  return state_->check(state_->api->ctx_synchronize(), "cuCtxSynchronize");
 }
 
 Status Session::copy_out(std::span<std::byte> to, const Buffer& from) const {

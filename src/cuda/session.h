@@ -59,6 +59,7 @@ class Session {
 
   const DeviceInfo& device() const;
   Expected<Buffer> allocate(int64_t bytes) const;
+  /// The bytes have arrived for every stream when it returns.
   Status copy_in(const Buffer& to, std::span<const std::byte> from) const;
   Status copy_out(std::span<std::byte> to, const Buffer& from) const;
 

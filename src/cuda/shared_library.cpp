@@ -4,11 +4,11 @@
 
 namespace octalane::cuda {
 
-Expected<SharedLibrary> SharedLibrary::open(const char* name) {
+Expected<SharedLibrary> SharedLibrary::open(const char* name, const char* owner) {
   void* const handle = ::dlopen(name, RTLD_NOW | RTLD_LOCAL);
   if (handle != nullptr) return SharedLibrary(name, handle);
   const char* const why = ::dlerror();
-  return fail("cuda: wanted the NVIDIA driver's {}, got: {}", name, why != nullptr ? why : "no reason");
+  return fail("cuda: wanted {} {}, got: {}", owner, name, why != nullptr ? why : "no reason");
 }
 
 void* SharedLibrary::find(const char* symbol) {
@@ -17,9 +17,9 @@ void* SharedLibrary::find(const char* symbol) {
   return found;
 }
 
-Status SharedLibrary::complete() const {
+Status SharedLibrary::complete(const char* wanted) const {
   if (missing_.empty()) return {};
-  return fail("cuda: {} has no {}: wanted the driver of CUDA 12 or newer", name_, missing_);
+  return fail("cuda: {} has no {}: wanted {}", name_, missing_, wanted);
 }
 
 }  // namespace octalane::cuda

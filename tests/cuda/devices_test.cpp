@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstring>
 #include <string>
 
 #include "cuda/fake_driver.h"
@@ -13,73 +12,7 @@
 namespace octalane::test {
 namespace {
 
-using cuda::Attribute;
 using testing::HasSubstr;
-
-std::string failing_call;
-int failing_result = 0, device_count = 0;
-
-int result_of(const char* call) { return failing_call == call ? failing_result : 0; }
-
-int copy_text(const char* text, char* to, int bytes) {
-  std::strncpy(to, text, static_cast<size_t>(bytes));
-  return 0;
-}
-
-int attribute_of(Attribute which, int device) {
-  switch (which) {
-    case Attribute::capability_major: return device == 0 ? 9 : 8;
-    case Attribute::capability_minor: return device == 0 ? 0 : 6;
-    case Attribute::clock_khz: return 1980000;
-    case Attribute::memory_clock_khz: return 3201000;
-    case Attribute::memory_bus_bits: return 6144;
-    case Attribute::l2_bytes: return 60 << 20;
-    case Attribute::shared_bytes_per_block: return 232448;
-    case Attribute::multiprocessors: return device == 0 ? 132 : 84;
-  }
-  return -1;
-}
-
-}  // namespace
-
-cuda::DriverApi fake_driver(const char* failing, int with, int devices) {
-  failing_call = failing;
-  failing_result = with;
-  device_count = devices;
-  cuda::DriverApi api;
-  api.init = [](unsigned) { return result_of("cuInit"); };
-  api.driver_get_version = [](int* version) { return *version = 13000, result_of("cuDriverGetVersion"); };
-  api.get_error_name = [](int result, const char** name) {
-    if (result == kNamelessError) return 1;
-    *name = result == kOutOfMemory ? "CUDA_ERROR_OUT_OF_MEMORY" : "CUDA_ERROR_UNKNOWN";
-    return 0;
-  };
-  api.get_error_string = [](int result, const char** text) {
-    *text = result == kOutOfMemory ? "out of memory" : nullptr;
-    return 0;
-  };
-  api.device_get_count = [](int* count) { return *count = device_count, result_of("cuDeviceGetCount"); };
-  api.device_get = [](cuda::Ordinal* device, int index) { return *device = index, result_of("cuDeviceGet"); };
-  api.device_get_name = [](char* name, int bytes, cuda::Ordinal device) {
-    copy_text(device == 0 ? "Fake H200" : "Fake A40", name, bytes);
-    return result_of("cuDeviceGetName");
-  };
-  api.device_get_pci_bus_id = [](char* id, int bytes, cuda::Ordinal device) {
-    copy_text(device == 0 ? "0000:01:00.0" : "0000:02:00.0", id, bytes);
-    return result_of("cuDeviceGetPCIBusId");
-  };
-  api.device_total_mem = [](size_t* bytes, cuda::Ordinal) {
-    *bytes = size_t{140} << 30;
-    return result_of("cuDeviceTotalMem");
-  };
-  api.device_get_attribute = [](int* value, Attribute which, cuda::Ordinal device) {
-    *value = attribute_of(which, device);
-    return result_of("cuDeviceGetAttribute");
-  };
-  return api;
-}
-
-namespace {
 
 TEST(CudaDevices, are_listed_with_what_the_driver_says_of_each) {
   const cuda::DriverApi api = fake_driver();

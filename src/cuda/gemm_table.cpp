@@ -31,7 +31,7 @@ constexpr GemmKernel grouped(const char* function) {
           S::kRows, S::kTokens,           S::kThreads, S::kSharedBytes};
 }
 
-#define GEMM(name, operand, code, drain, ...) \
+#define GEMM(name, operand, code, form, words, drain, ...) \
   whole<GemmShape<Operand::operand, Code::code, Form::form, words, Drain::drain, __VA_ARGS__>>(#name),
 #define GROUP_GEMM(name, code, form, ...) grouped<GroupShape<Code::code, Form::form, __VA_ARGS__>>(#name),
 constexpr GemmKernel kKernels[] = {OCTALANE_GEMMS(GEMM, GROUP_GEMM)};

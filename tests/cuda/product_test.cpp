@@ -50,7 +50,8 @@ HostTokens host_tokens(const ActivationsView& from, int64_t padded_cols) {
     }
   }
   // Past the last token there is NaN: it must not matter.
-  const int64_t scales = from.groups.scales(from.stride), sums = from.groups.sums(from.stride);
+  const int64_t scales = from.groups.scales(from.cols), sums = from.groups.sums(from.cols);
+  const int64_t scale_stride = from.groups.scales(from.stride), sum_stride = from.groups.sums(from.stride);
   const int64_t most = padded_cols / 32;
   to.scales.assign(static_cast<size_t>(most * padded), 0.0f);
   to.sums.assign(to.scales.size(), 0.0f);
@@ -58,8 +59,8 @@ HostTokens host_tokens(const ActivationsView& from, int64_t padded_cols) {
     for (int64_t m = 0; m < padded; ++m) {
       const auto at = static_cast<size_t>(g * padded + m);
       if (m >= tokens) to.scales[at] = to.sums[at] = std::numeric_limits<float>::quiet_NaN();
-      else if (g < scales) to.scales[at] = from.scales[m * scales + g];
-      if (m < tokens && g < sums) to.sums[at] = static_cast<float>(from.sums[m * sums + g]);
+      else if (g < scales) to.scales[at] = from.scales[m * scale_stride + g];
+      if (m < tokens && g < sums) to.sums[at] = static_cast<float>(from.sums[m * sum_stride + g]);
     }
   }
   return to;

@@ -8,6 +8,12 @@ namespace octalane::cuda {
 __device__ __forceinline__ uint32_t shared_address(const void* p) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(p));
 }
+/// A value that stays in a register: loops do not compute it again.
+__device__ __forceinline__ uint32_t kept(uint32_t value) {
+  uint32_t copy;
+  asm volatile("mov.u32 %0, %1;" : "=r"(copy) : "r"(value));
+  return copy;
+}
 __device__ __forceinline__ void barrier_init(uint32_t barrier, int arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals));
 }

@@ -32,17 +32,17 @@ struct Eight {
   }
 };
 
-/// The codes of a thread in a record: [j][h].
+/// The codes of a thread in a record, which begin at `at`: [j][h].
 template <Code kCode>
-__device__ __forceinline__ void load_codes(uint32_t record, int thread, Eight<kCode> (&codes)[2][2]) {
+__device__ __forceinline__ void load_codes(uint32_t at, Eight<kCode> (&codes)[2][2]) {
   if constexpr (kCode == Code::byte) {
 #pragma unroll
     for (int j = 0; j < 2; ++j) {
-      const uint4 v = shared_128(record + j * 2048 + thread * 16);
+      const uint4 v = shared_128(at + j * 2048);
       codes[j][0].word[0] = v.x, codes[j][0].word[1] = v.y, codes[j][1].word[0] = v.z, codes[j][1].word[1] = v.w;
     }
   } else {
-    const uint4 v = shared_128(record + thread * 16);
+    const uint4 v = shared_128(at);
     codes[0][0].word[0] = v.x, codes[0][1].word[0] = v.y, codes[1][0].word[0] = v.z, codes[1][1].word[0] = v.w;
   }
 }

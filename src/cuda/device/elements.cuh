@@ -20,6 +20,7 @@ struct F16 : Element<float, 16, false> {};
 
 /// Tells the compiler that `value` changes here: nothing that reads it moves across.
 __device__ __forceinline__ void pin(int& value) { asm volatile("" : "+r"(value)::"memory"); }
+__device__ __forceinline__ void pin(uint32_t& value) { asm volatile("" : "+r"(value)::"memory"); }
 __device__ __forceinline__ void pin(float& value) { asm volatile("" : "+f"(value)::"memory"); }
 template <class Value, int Count>
 __device__ __forceinline__ void pin_all(Value (&values)[Count]) {

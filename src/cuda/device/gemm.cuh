@@ -100,28 +100,37 @@ struct StageCodes {
   uint32_t words[S::kRecords][2][S::kWords];  // [record][h]; 16-bit words in the halves of a register where they pair
   uint32_t supers[2];
 
-  __device__ __forceinline__ void load(uint32_t stage, int group, int thread) {
-    const int row = thread / 32 * 16 + thread % 32 / 4;
-    constexpr int kBytes = S::kWords * word_bytes(S::kForm);  // of a row
+  /// Where a thread's codes and rows begin in a stage.
+  struct Places {
+    uint32_t codes, words, supers;
+    __device__ __forceinline__ Places(int group, int thread) {
+      const int row = thread / 32 * 16 + thread % 32 / 4, records = S::kRecordsAt + group * S::kRecords * S::kRecordBytes;
+      codes = kept(records + thread * 16);
+      words = kept(records + S::kCodeBytes + row * kRowBytes);
+      supers = kept(S::kSupersAt + group * 256 + row * 4);
+    }
+  };
+  static constexpr int kRowBytes = S::kWords * word_bytes(S::kForm);
+
+  __device__ __forceinline__ void load(uint32_t stage, const Places& places) {
 #pragma unroll
     for (int r = 0; r < S::kRecords; ++r) {
-      const uint32_t record = stage + S::kRecordsAt + (group * S::kRecords + r) * S::kRecordBytes;
-      load_codes(record, thread, codes[r]);
+      load_codes(stage + places.codes + r * S::kRecordBytes, codes[r]);
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
-        const uint32_t at = record + S::kCodeBytes + (row + h * 8) * kBytes;
+        const uint32_t at = stage + places.words + r * S::kRecordBytes + h * 8 * kRowBytes;
         uint32_t(&to)[S::kWords] = words[r][h];
-        if constexpr (kBytes == 2) {
+        if constexpr (kRowBytes == 2) {
           to[0] = shared_16(at);
-        } else if constexpr (kBytes == 4 && S::kWords == 1) {
+        } else if constexpr (kRowBytes == 4 && S::kWords == 1) {
           to[0] = shared_32(at);
-        } else if constexpr (kBytes == 4) {
+        } else if constexpr (kRowBytes == 4) {
           const uint32_t both = shared_32(at);
           to[0] = both & 0xffff, to[1] = both >> 16;
         } else if constexpr (S::kWords == 2) {
           const uint2 v = shared_64(at);
           to[0] = v.x, to[1] = v.y;
-        } else if constexpr (kBytes == 8) {
+        } else if constexpr (kRowBytes == 8) {
           const uint2 v = shared_64(at);
           to[0] = v.x & 0xffff, to[1] = v.x >> 16, to[2] = v.y & 0xffff, to[3] = v.y >> 16;
         } else {
@@ -132,7 +141,7 @@ struct StageCodes {
     }
     if constexpr (S::kForm == Form::nested) {
 #pragma unroll
-      for (int h = 0; h < 2; ++h) supers[h] = shared_32(stage + S::kSupersAt + group * 256 + (row + h * 8) * 4);
+      for (int h = 0; h < 2; ++h) supers[h] = shared_32(stage + places.supers + h * 32);
     }
   }
 
@@ -238,6 +247,7 @@ __device__ __forceinline__ void consume(const GemmArgs& args, uint8_t* shared, u
     if (lane == 0) barrier_arrive(base + S::kBarriersAt + index * 16 + 8);
   };
   const auto full = [&](int index) { return base + S::kBarriersAt + index * 16; };
+  const typename StageCodes<S>::Places places(group, thread);
   Slot<S::kStages> slot;
   for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
     const TilePlace place(args, tile, S::kTokens, S::kRows);
@@ -256,7 +266,7 @@ __device__ __forceinline__ void consume(const GemmArgs& args, uint8_t* shared, u
         token_scale[i] = token < S::kTokens ? args.token_scales[place.token + token] : 0;
       }
     }
-    bool fresh = true;
+    int fresh = 1;
     int until = block;
     uint32_t a[2][2][4];
     StageCodes<S> codes;
@@ -286,12 +296,15 @@ __device__ __forceinline__ void consume(const GemmArgs& args, uint8_t* shared, u
         }
       }
     };
-    const auto issue = [&](const uint32_t(&operands)[2][4], uint32_t at, int u) {
+    // Operands are complete before the first instruction: nothing is to stand between the two.
+    const auto issue = [&](uint32_t(&operands)[2][4], uint32_t at, int u) {
       const uint64_t tokens = descriptor(at) + 4 * u;
+      pin_all(operands[0]);
+      pin_all(operands[1]);
       wgmma_fence();
       wgmma(Type{}, sums, operands[0], tokens, fresh);
-      fresh = false;
-      wgmma(Type{}, sums, operands[1], tokens + 2, false);
+      fresh = 0;
+      wgmma(Type{}, sums, operands[1], tokens + 2, 0);
       wgmma_commit();
     };
     // One stage; its first unit is decoded. The next stage's barrier is tried early, and its codes are read while this
@@ -309,7 +322,7 @@ __device__ __forceinline__ void consume(const GemmArgs& args, uint8_t* shared, u
       codes.operands(args, tables, 1, a[1]);
       if constexpr (!last.value) {
         if (!ready) barrier_wait(full(slot.index), slot.parity);
-        codes.load(stage, group, thread);
+        codes.load(stage, places);
       }
       issue(a[1], current, 1);
       wgmma_wait<1>();
@@ -322,13 +335,13 @@ __device__ __forceinline__ void consume(const GemmArgs& args, uint8_t* shared, u
           drain(index);
           release(index);
           held = -1;
-          fresh = true;
+          fresh = 1;
           until = block;
         }
       }
     };
     barrier_wait(full(slot.index), slot.parity);
-    codes.load(stage, group, thread);
+    codes.load(stage, places);
     codes.operands(args, tables, 0, a[0]);
 #pragma unroll 1
     for (int k = 0; k < stages - 1; ++k) step(False{});
@@ -387,8 +400,7 @@ struct BlockClocks {
 template <class S, class Produce, class Consume>
 __device__ __forceinline__ void run_roles(const GemmArgs& args, Produce produce, Consume consume) {
   extern __shared__ __align__(1024) uint8_t shared[];
-  uint32_t base;
-  asm volatile("mov.u32 %0, %1;" : "=r"(base) : "r"(shared_address(shared)));  // kept, not computed again in loops
+  const uint32_t base = kept(shared_address(shared));
   const BlockClocks begin = BlockClocks::now();
   if (threadIdx.x == 0) {
     for (int s = 0; s < S::kStages; ++s) {

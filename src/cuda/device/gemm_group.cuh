@@ -84,7 +84,7 @@ __device__ __forceinline__ void consume_groups(const GemmArgs& args, uint8_t* sh
       const uint32_t records = stage + S::kRecordsAt + group * 2 * S::kRecordBytes;
       Eight<S::kCode> codes[2][2][2];
 #pragma unroll
-      for (int r = 0; r < 2; ++r) load_codes(records + r * S::kRecordBytes, thread, codes[r]);
+      for (int r = 0; r < 2; ++r) load_codes(records + r * S::kRecordBytes + thread * 16, codes[r]);
       uint32_t a[S::kSets][S::kSteps][4];
       const auto issue = [&](int g) {
         const int set = g % S::kSets;
@@ -97,6 +97,8 @@ __device__ __forceinline__ void consume_groups(const GemmArgs& args, uint8_t* sh
             for (int q = 0; q < 2; ++q) a[set][i][h + 2 * q] = as_signed(codes[step / 2][step % 2][h].quad(q, table), offset);
           }
         }
+#pragma unroll
+        for (int i = 0; i < S::kSteps; ++i) pin_all(a[set][i]);
         wgmma_fence();
 #pragma unroll
         for (int i = 0; i < S::kSteps; ++i) {

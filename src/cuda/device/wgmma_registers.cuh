@@ -27,12 +27,12 @@ namespace octalane::cuda {
 
 #define OCTALANE_WGMMA(Type, instruction, constraint, immediates, tokens, accumulators, list, a, b, p)                \
   __device__ __forceinline__ void wgmma(Type, Type::Sum(&d)[tokens / 2], const uint32_t(&weights)[4], uint64_t tile,  \
-                                        bool fresh) {                                                                 \
+                                        int fresh) {                                                                 \
     asm volatile("{ .reg .pred p; setp.eq.b32 p, " p ", 0; wgmma.mma_async.sync.aligned.m64n" #tokens instruction     \
                  " {" accumulators "}, {" a "}, " b ", p" immediates "; }"                                            \
                  : list                                                                                               \
                  : "r"(weights[0]), "r"(weights[1]), "r"(weights[2]), "r"(weights[3]), "l"(tile),                     \
-                   "r"(static_cast<int>(fresh)));                                                                     \
+                   "r"(fresh));                                                                     \
   }
 #define OCTALANE_WGMMAS(Type, instruction, c, immediates)                                                             \
   OCTALANE_WGMMA(Type, instruction, c, immediates, 64, OCTALANE_P32, OCTALANE_D32(c, 0), "%32,%33,%34,%35", "%36", \

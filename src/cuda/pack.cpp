@@ -154,13 +154,13 @@ class Packer {
     const int scale = restage_fixed(effect.scale, factor), bias = restage_fixed(effect.bias, factor);
     const CodeSpec& code = weights_.spec.code;
     const int64_t end = std::min(weights_.cols, column + kRecordCols / out_.layout.words);
+    const int pivot = out_.pivot - out_.zero;  // its level
+    const auto lifted = static_cast<uint16_t>(0x8000 + 128 + bias + scale * pivot);
     for (int64_t c = column; c < end; ++c) {
-      const int sum = scale * code.level(planes_.row(0).codes[c]) + bias + 128;
-      if (sum < INT16_MIN || sum > INT16_MAX) return false;
+      const int lane = lifted + scale * (code.level(planes_.row(0).codes[c]) - pivot);
+      if (lane < 0 || lane > UINT16_MAX) return false;
     }
-    const int lifted = 0x8000 + 128 + bias + scale * (out_.pivot - out_.zero);
-    if (lifted < 0 || lifted > UINT16_MAX) return false;
-    word = static_cast<uint16_t>(scale) | uint32_t{static_cast<uint16_t>(lifted)} << 16;
+    word = static_cast<uint16_t>(scale) | uint32_t{lifted} << 16;
     return true;
   }
 

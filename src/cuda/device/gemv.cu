@@ -3,29 +3,29 @@
 
 namespace octalane::cuda {
 
-#define OCTALANE_GEMV(code, group, tokens, blocks)                              \
+#define OCTALANE_GEMV(code, group, tokens, held, blocks)                        \
   extern "C" __global__ void __launch_bounds__(kGemvThreads, blocks)            \
       gemv_##code##_##group##_##tokens(const __grid_constant__ GemvArgs args) { \
-    gemv<Code::code, 64 / group, tokens / 8>(args);                             \
+    gemv<Code::code, 64 / group, tokens / 8, held>(args);                       \
   }
-OCTALANE_GEMV(nibble, 16, 8, 3)
-OCTALANE_GEMV(nibble, 32, 8, 4)
-OCTALANE_GEMV(nibble, 64, 8, 4)
-OCTALANE_GEMV(nibble, 16, 16, 3)
-OCTALANE_GEMV(nibble, 32, 16, 3)
-OCTALANE_GEMV(nibble, 64, 16, 3)
-OCTALANE_GEMV(table, 16, 8, 3)
-OCTALANE_GEMV(table, 32, 8, 4)
-OCTALANE_GEMV(table, 64, 8, 4)
-OCTALANE_GEMV(table, 16, 16, 3)
-OCTALANE_GEMV(table, 32, 16, 3)
-OCTALANE_GEMV(table, 64, 16, 3)
-OCTALANE_GEMV(byte, 16, 8, 3)
-OCTALANE_GEMV(byte, 32, 8, 4)
-OCTALANE_GEMV(byte, 64, 8, 4)
-OCTALANE_GEMV(byte, 16, 16, 3)
-OCTALANE_GEMV(byte, 32, 16, 3)
-OCTALANE_GEMV(byte, 64, 16, 3)
+OCTALANE_GEMV(nibble, 16, 8, 38, 3)
+OCTALANE_GEMV(nibble, 32, 8, 38, 3)
+OCTALANE_GEMV(nibble, 64, 8, 38, 3)
+OCTALANE_GEMV(nibble, 16, 16, 26, 3)
+OCTALANE_GEMV(nibble, 32, 16, 24, 3)
+OCTALANE_GEMV(nibble, 64, 16, 26, 3)
+OCTALANE_GEMV(table, 16, 8, 38, 3)
+OCTALANE_GEMV(table, 32, 8, 38, 3)
+OCTALANE_GEMV(table, 64, 8, 38, 3)
+OCTALANE_GEMV(table, 16, 16, 26, 3)
+OCTALANE_GEMV(table, 32, 16, 26, 3)
+OCTALANE_GEMV(table, 64, 16, 26, 3)
+OCTALANE_GEMV(byte, 16, 8, 38, 3)
+OCTALANE_GEMV(byte, 32, 8, 38, 3)
+OCTALANE_GEMV(byte, 64, 8, 38, 3)
+OCTALANE_GEMV(byte, 16, 16, 26, 3)
+OCTALANE_GEMV(byte, 32, 16, 26, 3)
+OCTALANE_GEMV(byte, 64, 16, 26, 3)
 
 /// y = the sum of the slices that the others left.
 extern "C" __global__ void __launch_bounds__(kGemvThreads) gemv_sum(const __grid_constant__ GemvArgs args) {

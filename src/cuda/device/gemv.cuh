@@ -20,8 +20,8 @@ constexpr __host__ __device__ bool has_bias(ScaleWords kind) {
   return kind == ScaleWords::pair_f16 || kind == ScaleWords::pair_bf16 || kind == ScaleWords::nested;
 }
 
-/// `Words` of a row of a record, `Tiles` of eight tokens.
-template <Code kCodeOf, ScaleWords kKindOf, int Words, int Tiles>
+/// `Words` of a row of a record, `Tiles` of eight tokens, `Held` registers for what has not been multiplied yet.
+template <Code kCodeOf, ScaleWords kKindOf, int Words, int Tiles, int Held>
 struct GemvShape {
   static constexpr Code kCode = kCodeOf;
   static constexpr ScaleWords kKind = kKindOf;
@@ -29,7 +29,8 @@ struct GemvShape {
   static constexpr int kCodeWords = code_bits(kCode);          ///< of a thread and record
   static constexpr int kRowBytes = Words * word_bytes(kKind);  ///< of scale words, a row and record
   static constexpr int kRowWords = (kRowBytes + 3) / 4;
-  static constexpr int kDepth = kCode == Code::byte ? 2 : 4;
+  static constexpr int kRegisters = kCodeWords + 2 * kRowWords + (kKind == ScaleWords::nested ? 2 : 0);
+  static constexpr int kDepth = Held < 2 * kRegisters ? 2 : Held > 6 * kRegisters ? 6 : Held / kRegisters;
 };
 
 /// What a thread holds of a record: rows r and r + 8.
@@ -293,16 +294,18 @@ __device__ __forceinline__ void gemv(const GemvArgs& args, uint8_t* shared) {
   add_slices<S::kTiles>(args, at, shared, totals);
 }
 
-template <Code kCode, int Words, int Tiles>
+template <Code kCode, int Words, int Tiles, int Held>
 __device__ __forceinline__ void gemv(const GemvArgs& args) {
   extern __shared__ __align__(16) uint8_t shared[];
   switch (static_cast<ScaleWords>(args.scale_words)) {
-    case ScaleWords::pair_f16: return gemv<GemvShape<kCode, ScaleWords::pair_f16, Words, Tiles>>(args, shared);
-    case ScaleWords::pair_bf16: return gemv<GemvShape<kCode, ScaleWords::pair_bf16, Words, Tiles>>(args, shared);
-    case ScaleWords::single_f16: return gemv<GemvShape<kCode, ScaleWords::single_f16, Words, Tiles>>(args, shared);
-    case ScaleWords::single_bf16: return gemv<GemvShape<kCode, ScaleWords::single_bf16, Words, Tiles>>(args, shared);
+    case ScaleWords::pair_f16: return gemv<GemvShape<kCode, ScaleWords::pair_f16, Words, Tiles, Held>>(args, shared);
+    case ScaleWords::pair_bf16: return gemv<GemvShape<kCode, ScaleWords::pair_bf16, Words, Tiles, Held>>(args, shared);
+    case ScaleWords::single_f16:
+      return gemv<GemvShape<kCode, ScaleWords::single_f16, Words, Tiles, Held>>(args, shared);
+    case ScaleWords::single_bf16:
+      return gemv<GemvShape<kCode, ScaleWords::single_bf16, Words, Tiles, Held>>(args, shared);
     case ScaleWords::nested:  // groups of 16 or 32
-      if constexpr (Words > 1) gemv<GemvShape<kCode, ScaleWords::nested, Words, Tiles>>(args, shared);
+      if constexpr (Words > 1) gemv<GemvShape<kCode, ScaleWords::nested, Words, Tiles, Held>>(args, shared);
       return;
     default: return;
   }

@@ -48,13 +48,13 @@ struct GemvShared {
 inline constexpr int kGemvPartialRow = kGemvRows + 4;  ///< floats from token to token, likewise
 inline constexpr int kGemvTableBytes = 256 * 32 * 4;   ///< two levels by two codes, one copy a lane
 
-/// `tokens` is the kernel's, 8 or 16; the rows of tokens that there are not take no place.
+/// Of up to eight tokens only those that there are take a place; else all of the kernel's.
 constexpr GemvShared gemv_shared(int panels, int tokens, int kernel_tokens, int group, bool table) {
   const int slices = gemv_slices(panels), records = (2 * panels + slices - 1) / slices;
   GemvShared shared;
   shared.tokens = table ? kGemvTableBytes : 0;
   shared.token_bytes = records * 128 + 64;
-  shared.sums = shared.tokens + shared.token_bytes * tokens;
+  shared.sums = shared.tokens + shared.token_bytes * (tokens <= 8 ? tokens : kernel_tokens);
   shared.partials = shared.sums + records * (group >= 64 ? 1 : 64 / group) * kernel_tokens * 4;
   shared.bytes = shared.partials + kernel_tokens * kGemvPartialRow * 4;
   return shared;

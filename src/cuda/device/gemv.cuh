@@ -1,121 +1,18 @@
 // y[tokens, rows] = x W^T for few tokens, straight from the records. What counts is that the weights' bytes never stop
 // coming; so each warp is on its own: 16 rows of a slice of the columns, whose codes and scales go from memory to
-// registers, 16 bytes a thread and load, kDepth records ahead. With 24 to 32 warps on a multiprocessor that keeps 50 to
-// 80 KB in flight, and there is no stage in shared memory to fill, wait for and read back: half the traffic there
-// belongs to the tokens already.
+// registers, 16 bytes a thread and load, up to six records ahead (GemvShape::kDepth) and the first of them before the
+// tokens are waited for. A ring in shared memory would hold no more: a warp's share of it is what its registers hold,
+// and filling, waiting and reading back would take instructions and a bandwidth that decoding and the tokens need.
 //
 // Levels are the left operand of mma.sync, as exact integers in bfloat16; tokens the eight columns of the right one.
 // The sum of a scale group is multiplied by the group's scale in fp32, and a bias by the sum of the group's
-// activations, so no weight is rounded. Every sum's order depends on K alone: within a group that of the instruction,
-// then groups, then slices, one after another.
+// activations, which a block adds up as it stages the tokens; no weight is rounded. Every sum's order depends on K
+// alone: within a group that of the instruction, then groups, then slices, one after another.
 #pragma once
 
-#include "cuda/device/decode.cuh"
-#include "cuda/device/instructions.cuh"
-#include "cuda/gemv_args.h"
+#include "cuda/device/gemv_weights.cuh"
 
 namespace octalane::cuda {
-
-constexpr __host__ __device__ bool has_bias(ScaleWords kind) {
-  return kind == ScaleWords::pair_f16 || kind == ScaleWords::pair_bf16 || kind == ScaleWords::nested;
-}
-
-/// `Words` of a row of a record, `Tiles` of eight tokens, `Held` registers for what has not been multiplied yet.
-template <Code kCodeOf, ScaleWords kKindOf, int Words, int Tiles, int Held>
-struct GemvShape {
-  static constexpr Code kCode = kCodeOf;
-  static constexpr ScaleWords kKind = kKindOf;
-  static constexpr int kWords = Words, kTiles = Tiles, kGroup = kRecordCols / Words;
-  static constexpr int kCodeWords = code_bits(kCode);          ///< of a thread and record
-  static constexpr int kRowBytes = Words * word_bytes(kKind);  ///< of scale words, a row and record
-  static constexpr int kRowWords = (kRowBytes + 3) / 4;
-  static constexpr int kRegisters = kCodeWords + 2 * kRowWords + (kKind == ScaleWords::nested ? 2 : 0);
-  static constexpr int kDepth = Held < 2 * kRegisters ? 2 : Held > 6 * kRegisters ? 6 : Held / kRegisters;
-};
-
-/// What a thread holds of a record: rows r and r + 8.
-template <class S>
-struct GemvRecord {
-  uint32_t codes[S::kCodeWords / 4][4];
-  uint32_t words[2][S::kRowWords];
-  uint32_t supers[2];
-
-  /// `codes_at` and `words_at` are this thread's, of the record.
-  __device__ __forceinline__ void load(const uint8_t* codes_at, const uint8_t* words_at, const uint32_t* supers_at) {
-#pragma unroll
-    for (int j = 0; j < S::kCodeWords / 4; ++j) stream(codes_at + j * 2048, codes[j]);
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      if constexpr (S::kRowBytes == 2)
-        words[h][0] = stream_16(words_at + h * 8 * S::kRowBytes);
-      else
-        stream(words_at + h * 8 * S::kRowBytes, words[h]);
-      if constexpr (S::kKind == ScaleWords::nested) supers[h] = cached_32(supers_at + h * 8);
-    }
-  }
-
-  __device__ __forceinline__ Scale scale(int h, int word) const {
-    const uint32_t bits = word_bytes(S::kKind) == 4 ? words[h][word] : words[h][word / 2] >> word % 2 * 16;
-    return exact_scale(bits, S::kKind, S::kKind == ScaleWords::nested ? supers[h] : 0);
-  }
-};
-
-/// From codes to pairs of levels in bfloat16.
-template <Code kCode>
-struct Levels {
-  uint32_t offset;       ///< integers: what is added at the end, twice
-  const uint8_t* table;  ///< this lane's copy
-
-  __device__ __forceinline__ Levels(const GemvArgs& args, const uint8_t* shared) {
-    if constexpr (kCode == Code::table) {
-      table = shared + threadIdx.x % 32 * 4;
-    } else {
-      const float value = static_cast<float>((kCode == Code::nibble ? -128 : 128) - args.zero);
-      offset = permute(__float_as_uint(value), 0, 0x3232);
-    }
-  }
-
-  /// Quad q of the eight codes of `at`: columns 0 and 2, and 1 and 3; of tables 0 and 1, and 2 and 3.
-  __device__ __forceinline__ void quad(const uint32_t* at, int q, uint32_t& first, uint32_t& second) const {
-    if constexpr (kCode == Code::nibble) {
-      first = nibbles(at[0] >> 4 * q), second = nibbles(at[0] >> (8 + 4 * q));
-    } else if constexpr (kCode == Code::byte) {
-      first = bytes(at[q]), second = bytes(at[q] >> 8);
-    } else {
-      const uint32_t w = at[0];
-      first = look_up(q == 0 ? w << 7 : w >> 9), second = look_up(q == 0 ? w >> 1 : w >> 17);
-    }
-  }
-
- private:
-  static constexpr uint32_t kOnes = 0x3f803f80;
-
-  /// 0x4300 | code is 128 + code.
-  __device__ __forceinline__ uint32_t nibbles(uint32_t w) const {
-    return fma_bf16((w & 0x000f000fu) | 0x43004300u, kOnes, offset);
-  }
-  /// 128 + the low seven bits, less 256 or, with the eighth bit, 128: code - 128. Each step is exact.
-  __device__ __forceinline__ uint32_t bytes(uint32_t w) const {
-    const uint32_t less = (w & 0x00800080u) ^ 0xc380c380u;
-    return fma_bf16(fma_bf16((w & 0x007f007fu) | 0x43004300u, kOnes, less), kOnes, offset);
-  }
-  __device__ __forceinline__ uint32_t look_up(uint32_t w) const {
-    return *reinterpret_cast<const uint32_t*>(table + (w & 0x7f80u));
-  }
-};
-
-/// Pairs of levels by pairs of codes, a copy for each lane, so that lookups never meet in a bank.
-__device__ __forceinline__ void fill_table(const GemvArgs& args, uint8_t* shared) {
-  const auto level = [&](int code) {
-    const int value = static_cast<int>(args.table[code / 4] >> code % 4 * 8 & 255u) - 128;
-    return __float_as_uint(static_cast<float>(value));
-  };
-  for (int entry = threadIdx.x; entry < 256; entry += kGemvThreads) {
-    const uint32_t pair = permute(level(entry % 16), level(entry / 16), 0x7632);
-    for (int i = 0; i < 8; ++i)  // threads begin apart, for the banks
-      *reinterpret_cast<uint4*>(shared + entry * 128 + (i + entry) % 8 * 16) = uint4{pair, pair, pair, pair};
-  }
-}
 
 /// The block's columns of all tokens, and their sums by group in fp32. Of each 32 columns thread c of a quad has 16
 /// bytes: the columns that it has of codes, in the order in which Levels has them.
@@ -162,14 +59,14 @@ __device__ __forceinline__ void stage_tokens(const GemvArgs& args, const GemvSha
 /// are rows r and r + 8 (e / 2) of two tokens (e % 2).
 template <class S>
 __device__ __forceinline__ void multiply(const GemvRecord<S>& record, const Levels<S::kCode>& levels,
-                                         const uint8_t* const (&tokens)[S::kTiles], const float* sums,
+                                         const uint8_t* tokens, int tile_bytes, const float* sums,
                                          float (&totals)[S::kTiles][4]) {
   float group[S::kTiles][4];
 #pragma unroll
   for (int j = 0; j < 2; ++j) {
     uint4 b[S::kTiles];
 #pragma unroll
-    for (int t = 0; t < S::kTiles; ++t) b[t] = *reinterpret_cast<const uint4*>(tokens[t] + j * 64);
+    for (int t = 0; t < S::kTiles; ++t) b[t] = *reinterpret_cast<const uint4*>(tokens + t * tile_bytes + j * 64);
 #pragma unroll
     for (int q = 0; q < 2; ++q) {
       uint32_t a[4];
@@ -273,10 +170,8 @@ __device__ __forceinline__ void gemv(const GemvArgs& args, uint8_t* shared) {
   __syncthreads();
 
   const Levels<S::kCode> levels(args, shared);
-  const uint8_t* tokens[S::kTiles];
-#pragma unroll
-  for (int t = 0; t < S::kTiles; ++t)  // the results of tokens that there are not are not used
-    tokens[t] = shared + at.tokens + min(t * 8 + g, args.tokens - 1) * at.token_bytes + c * 16;
+  // The results of tokens that there are not are not used: whatever their operands are.
+  const uint8_t* tokens = shared + at.tokens + min(g, args.tokens - 1) * at.token_bytes + c * 16;
   const float* sums = reinterpret_cast<const float*>(shared + at.sums) + c * 2;
   float totals[S::kTiles][4] = {};
 #pragma unroll 1
@@ -284,10 +179,9 @@ __device__ __forceinline__ void gemv(const GemvArgs& args, uint8_t* shared) {
 #pragma unroll
     for (int i = 0; i < S::kDepth; ++i) {
       if (k + i >= records) break;
-      multiply(held[i], levels, tokens, sums, totals);
+      multiply(held[i], levels, tokens, at.token_bytes * 8, sums, totals);
       if (ahead < records) load(held[i]);
-#pragma unroll
-      for (int t = 0; t < S::kTiles; ++t) tokens[t] += 128;
+      tokens += kRecordCols * 2;
       sums += S::kWords * S::kTiles * 8;
     }
   }

@@ -45,6 +45,18 @@ __device__ __forceinline__ uint32_t cached_32(const void* from) {
   return v;
 }
 
+/// (a & mask) | bits and (a & mask) ^ bits, which the compiler makes two instructions of where both are constants.
+__device__ __forceinline__ uint32_t and_or(uint32_t a, uint32_t mask, uint32_t bits) {
+  uint32_t d;
+  asm("lop3.b32 %0, %1, %2, %3, 0xEA;" : "=r"(d) : "r"(a), "r"(mask), "r"(bits));
+  return d;
+}
+__device__ __forceinline__ uint32_t and_xor(uint32_t a, uint32_t mask, uint32_t bits) {
+  uint32_t d;
+  asm("lop3.b32 %0, %1, %2, %3, 0x6A;" : "=r"(d) : "r"(a), "r"(mask), "r"(bits));
+  return d;
+}
+
 /// a * b + c of pairs of bfloat16, rounded once.
 __device__ __forceinline__ uint32_t fma_bf16(uint32_t a, uint32_t b, uint32_t c) {
   uint32_t d;
@@ -77,7 +89,7 @@ __device__ __forceinline__ uint32_t pack_e4m3(float low, float high) {
 #if __CUDA_ARCH__ >= 900
 /// Every thread of every block of the cluster; shared memory written before is visible to all behind it.
 __device__ __forceinline__ void cluster_sync() {
-  asm volatile("barrier.cluster.arrive.release.aligned;\n\tbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+  asm volatile("barrier.cluster.arrive.release;\n\tbarrier.cluster.wait.acquire;" ::: "memory");
 }
 /// What lies in shared memory of block `rank` of the cluster where `at` lies in this block's.
 __device__ __forceinline__ float cluster_f32(uint32_t at, int rank) {

@@ -5,20 +5,30 @@ namespace octalane::cuda {
 #ifdef OCTALANE_CUDA_CODE
 namespace {
 
-alignas(64) constexpr unsigned char kProbeCode[] = {
+alignas(64) constexpr unsigned char kProbe[] = {
 #include "cuda_probe_code.inc"
 };
-alignas(64) constexpr unsigned char kProductCode[] = {
+alignas(64) constexpr unsigned char kGemm[] = {
 #include "cuda_gemm_code.inc"
+};
+alignas(64) constexpr unsigned char kGemv[] = {
+#include "cuda_gemv_code.inc"
+};
+alignas(64) constexpr unsigned char kActivations[] = {
+#include "cuda_activations_code.inc"
 };
 
 }  // namespace
 
-std::span<const std::byte> probe_code() { return std::as_bytes(std::span(kProbeCode)); }
-std::span<const std::byte> product_code() { return std::as_bytes(std::span(kProductCode)); }
+std::span<const std::byte> probe_code() { return std::as_bytes(std::span(kProbe)); }
+std::span<const std::byte> gemm_code() { return std::as_bytes(std::span(kGemm)); }
+std::span<const std::byte> gemv_code() { return std::as_bytes(std::span(kGemv)); }
+std::span<const std::byte> activation_code() { return std::as_bytes(std::span(kActivations)); }
 #else
 std::span<const std::byte> probe_code() { return {}; }
-std::span<const std::byte> product_code() { return {}; }
+std::span<const std::byte> gemm_code() { return {}; }
+std::span<const std::byte> gemv_code() { return {}; }
+std::span<const std::byte> activation_code() { return {}; }
 #endif
 
 }  // namespace octalane::cuda

@@ -6,7 +6,9 @@
 
 namespace octalane::cuda {
 
-std::span<const std::byte> probe_code();    ///< for sm_80 and sm_90a
-std::span<const std::byte> product_code();  ///< for sm_90a
+std::span<const std::byte> probe_code();       ///< sm_80 and sm_90a
+std::span<const std::byte> gemm_code();        ///< sm_90a
+std::span<const std::byte> gemv_code();        ///< sm_80 and sm_90a
+std::span<const std::byte> activation_code();  ///< sm_80 and sm_90a
 
 }  // namespace octalane::cuda

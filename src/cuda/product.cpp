@@ -46,8 +46,8 @@ Expected<DeviceWeights> DeviceWeights::upload(const Session& session, Records re
 }
 
 Expected<Products> Products::load(const Session& session) {
-  if (product_code().empty()) return fail("cuda: this build has no device code: it was made without nvcc");
-  Expected<Module> module = session.load_module(product_code());
+  if (gemm_code().empty()) return fail("cuda: this build has no device code: it was made without nvcc");
+  Expected<Module> module = session.load_module(gemm_code());
   if (!module) return fail_with(module);
   Products products(session, std::move(*module));
   for (const GemmKernel& kernel : gemm_kernels()) {

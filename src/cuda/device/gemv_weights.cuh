@@ -47,7 +47,8 @@ struct GemvRecord {
 
   __device__ __forceinline__ Scale scale(int h, int word) const {
     const uint32_t bits = word_bytes(S::kKind) == 4 ? words[h][word] : words[h][word / 2] >> word % 2 * 16;
-    return exact_scale(bits, S::kKind, S::kKind == ScaleWords::nested ? supers[h] : 0);
+    constexpr bool kBf16 = S::kKind == ScaleWords::pair_bf16 || S::kKind == ScaleWords::single_bf16;
+    return exact_scale<form_of(S::kKind)>(bits, kBf16, S::kKind == ScaleWords::nested ? supers[h] : 0);
   }
 };
 

@@ -128,7 +128,7 @@ class Packer {
     const int64_t group = column / s.group;
     switch (out_.scales) {
       case ScaleWords::staged: return staged_word(n, column, word);
-      case ScaleWords::shift: word = shift(unit(n, 0), in_effect(column).scale); break;
+      case ScaleWords::shift: word = 8 * shift(unit(n, 0), in_effect(column).scale); break;
       case ScaleWords::nested:
         word = static_cast<uint8_t>(p.sub_scale[group]);
         if (s.has_bias) word |= uint32_t{static_cast<uint8_t>(p.sub_min[group])} << 8;

@@ -93,6 +93,12 @@ Status Products::multiply(const GemmKernel& kernel, const DeviceWeights& weights
   args.bf16_scales = about.scales == ScaleWords::pair_bf16 || about.scales == ScaleWords::single_bf16;
   args.promote = std::max(1, options.promote_cols / kPanelCols);
   args.zero = about.zero;
+  // Codes of 8 bits do not fit the mantissa above bit 16.
+  const bool byte = about.spec.code.bits == 8 || about.code == Code::table;
+  args.magic = byte ? 0x47000000 : 0x43000000;
+  args.selector = byte ? 0x7404 : 0x7044;
+  args.step = byte ? 0x10 : 0x100;
+  args.offset = -static_cast<float>((byte ? 32768 : 128) + about.zero);
   args.minus_pivots = static_cast<uint32_t>(-65537 * about.pivot);
   std::memcpy(args.table, about.table.data(), sizeof args.table);
   args.shifted = pointer<const uint64_t>(weights.shifted());

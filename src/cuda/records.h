@@ -35,7 +35,7 @@ enum class ScaleWords : int {
   single_f16,
   single_bf16,
   nested,       ///< sub-scale and sub-minimum, int8; scale and bias as two f16 for each 256 columns lie apart
-  shift,        ///< f8.row: 2 bytes, how many powers of two the group's scale lies under the row's
+  shift,        ///< f8.row: 8 times how many powers of two the group's scale lies under the row's
 };
 
 constexpr int word_bytes(ScaleWords words) {
@@ -64,5 +64,9 @@ inline constexpr int kShifts = 32;
 /// The position, among 16 columns of bfloat16 activations, of column k: the lanes of a warp then hold, of each 16
 /// columns, the same quads as of codes.
 constexpr int bf16_position(int k) { return k / 4 * 2 + k % 2 + (k / 2 % 2) * 8; }
+
+/// The position, among 16 tokens, of the scale (or sum) of token t: a thread has tokens 8j + 2c and 8j + 2c + 1 of a
+/// tile, and so reads those of two j at once.
+constexpr int token_position(int t) { return t % 8 / 2 * 4 + t / 8 * 2 + t % 2; }
 
 }  // namespace octalane::cuda

@@ -57,7 +57,7 @@ HostTokens host_tokens(const ActivationsView& from, int64_t padded_cols) {
   to.sums.assign(to.scales.size(), 0.0f);
   for (int64_t g = 0; g < most; ++g) {
     for (int64_t m = 0; m < padded; ++m) {
-      const auto at = static_cast<size_t>(g * padded + m);
+      const auto at = static_cast<size_t>(g * padded + m / 16 * 16 + cuda::token_position(static_cast<int>(m % 16)));
       if (m >= tokens) to.scales[at] = to.sums[at] = std::numeric_limits<float>::quiet_NaN();
       else if (g < scales) to.scales[at] = from.scales[m * scale_stride + g];
       if (m < tokens && g < sums) to.sums[at] = static_cast<float>(from.sums[m * sum_stride + g]);

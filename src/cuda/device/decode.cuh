@@ -96,13 +96,15 @@ __device__ __forceinline__ Scale exact_scale(uint32_t word, bool is_bf16, uint32
   return {widen(word, is_bf16), kForm == Form::pair ? widen(word >> 16, is_bf16) : 0.0f};
 }
 
-/// The four weights of a quad in fp32, each operation rounded once. `offset` = 2^23 + zero.
+/// The four weights of a quad in fp32, each operation of the definition rounded once: (2^n + code) * scale + (-2^n -
+/// zero) * scale is exact before its one rounding, for the second product has at most 24 bits.
 template <bool kBias>
-__device__ __forceinline__ void weights_of(uint32_t bytes, const Scale& scale, float offset, float (&w)[4]) {
+__device__ __forceinline__ void weights_of(uint32_t bytes, const Scale& scale, const GemmArgs& args, float (&w)[4]) {
+  const float less = scale.scale * args.offset;
 #pragma unroll
   for (int e = 0; e < 4; ++e) {
-    const float level = __uint_as_float(permute(bytes, 0x4b000000u, 0x7440 + e)) - offset;
-    w[e] = __fmul_rn(scale.scale, level);
+    const float lifted = __uint_as_float(permute(bytes, args.magic, args.selector + e * args.step));
+    w[e] = fmaf(lifted, scale.scale, less);
     if constexpr (kBias) w[e] = __fadd_rn(w[e], scale.bias);
   }
 }

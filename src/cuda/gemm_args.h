@@ -20,6 +20,7 @@ struct GemmArgs {
   const float* weight_scales;   ///< re-encoded lanes
   const float* token_scales;
   const float* token_sums;      ///< s8.group: sums of codes
+  const uint16_t* token_minima; ///< s8.nested: [blocks of 256][padded tokens][16], see minima_position
   float* y_f32;
   int64_t y_stride;             ///< of y_f32, elements
   int32_t tokens, rows, padded_tokens, padded_rows;

@@ -85,6 +85,7 @@ Status Products::multiply(const GemmKernel& kernel, const DeviceWeights& weights
   args.weight_scales = pointer<const float>(weights.unit_scales());
   args.token_scales = pointer<const float>(x.scales);
   args.token_sums = pointer<const float>(x.sums);
+  args.token_minima = pointer<const uint16_t>(x.minima);
   args.tokens = static_cast<int32_t>(x.tokens);
   args.rows = static_cast<int32_t>(about.rows);
   args.padded_tokens = static_cast<int32_t>(padded_tokens(x.tokens));

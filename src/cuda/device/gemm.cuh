@@ -25,6 +25,12 @@ struct OperandType<Operand::bf16> {
   using Type = Bf16;
 };
 
+struct First {
+  static constexpr int value = 0;
+};
+struct Second {
+  static constexpr int value = 1;
+};
 struct True {
   static constexpr bool value = true;
 };
@@ -168,7 +174,9 @@ struct StageCodes {
       } else if constexpr (S::kE4m3) {
 #pragma unroll
         for (int j = 0; j < 2; ++j) {
-          const uint2 magnitudes = shared_64(tables + word(u, j, h, 0));
+          uint2 magnitudes;
+          if constexpr (S::kTables) magnitudes = shared_64(tables + word(u, j, h, 0));
+          else magnitudes = e2m1_magnitudes(word(u, j, h, 0));
           a[j][h] = e4m3_quad(codes[u][j][h].word[0], 0, magnitudes);
           a[j][h + 2] = e4m3_quad(codes[u][j][h].word[0], 1, magnitudes);
         }
@@ -298,13 +306,13 @@ __device__ __forceinline__ void consume(const GemmArgs& args, uint8_t* shared, u
     };
     // Operands are complete before the first instruction: nothing is to stand between the two.
     const auto issue = [&](uint32_t(&operands)[2][4], uint32_t at, int u) {
-      const uint64_t tokens = descriptor(at) + 4 * u;
+      const uint32_t tokens = (at >> 4) + 4 * u;  // 16 bytes a step
       pin_all(operands[0]);
       pin_all(operands[1]);
       wgmma_fence();
-      wgmma(Type{}, sums, operands[0], tokens, fresh);
+      wgmma(Type{}, sums, operands[0], descriptor_of(tokens), fresh);
       fresh = 0;
-      wgmma(Type{}, sums, operands[1], tokens + 2, 0);
+      wgmma(Type{}, sums, operands[1], descriptor_of(tokens + 2), 0);
       wgmma_commit();
     };
     // One stage; its first unit is decoded. The next stage's barrier is tried early, and its codes are read while this
@@ -409,7 +417,7 @@ __device__ __forceinline__ void run_roles(const GemmArgs& args, Produce produce,
     }
     barrier_init_fence();
   }
-  if constexpr (S::kOperand == Operand::e4m3) {
+  if constexpr (S::kForm == Form::shift) {
     if (threadIdx.x < kShifts) {
       *reinterpret_cast<uint64_t*>(shared + S::kTablesAt + threadIdx.x * 8) = args.shifted[threadIdx.x];
     }

@@ -104,7 +104,7 @@ __device__ __forceinline__ void consume_groups(const GemmArgs& args, uint8_t* sh
         wgmma_fence();
 #pragma unroll
         for (int i = 0; i < S::kSteps; ++i) {
-          wgmma(S8{}, sums[set], a[set][i], descriptor(stage) + 2 * (g * S::kSteps + i), i == 0);
+          wgmma(S8{}, sums[set], a[set][i], descriptor_of((stage >> 4) + 2 * (g * S::kSteps + i)), i == 0);
         }
         wgmma_commit();
       };
@@ -123,10 +123,11 @@ __device__ __forceinline__ void consume_groups(const GemmArgs& args, uint8_t* sh
         const auto* tokens = reinterpret_cast<const float*>(shared + (stage - base) + S::kScalesAt);
         drain_group<S>(scales, tokens + g * S::kTokens + 4 * (lane % 4), sums[g % S::kSets], totals);
       };
-      issue(0);
+      if constexpr (S::kSets == 2) issue(0);
 #pragma unroll
       for (int g = 0; g < S::kGroups; ++g) {
-        if (g + 1 < S::kGroups) {
+        if (S::kSets == 1) issue(g);
+        if (S::kSets == 2 && g + 1 < S::kGroups) {
           issue(g + 1);
           wgmma_wait<1>();
         } else {

@@ -10,8 +10,7 @@ struct alignas(64) TensorMap {
   uint64_t opaque[16];
 };
 
-/// y[tokens, rows] = x W^T. Token scales and sums are [group][padded tokens], each 16 in the order of token_position;
-/// weight scales [unit][padded rows].
+/// y[tokens, rows] = x W^T. Token scales and sums are [group][padded tokens], weight scales [unit][padded rows].
 struct GemmArgs {
   TensorMap x;  ///< [tokens][padded columns] of the lane's type, boxes of 128 bytes by the kernel's tokens
   TensorMap y;  ///< [tokens][rows] bfloat16, boxes of 64 by 64; used when y_f32 is null

@@ -82,7 +82,7 @@ struct GemmShape {
 };
 
 /// The shape of s8.group's kernel; drains every Group columns.
-template <Code kCodeOf, Form kFormOf, int Group, int Tokens, int Warpgroups, int Stages, int Sets = (Group < 128 ? 2 : 1)>
+template <Code kCodeOf, Form kFormOf, int Group, int Tokens, int Warpgroups, int Stages>
 struct GroupShape {
   static constexpr Operand kOperand = Operand::s8;
   static constexpr Code kCode = kCodeOf;
@@ -91,7 +91,7 @@ struct GroupShape {
   static constexpr bool kBias = kForm != Form::single;
   static constexpr int kWords = Group == 32 ? 2 : 1;  ///< scale words of a row and record
   static constexpr int kSteps = Group / 32, kGroups = 128 / Group;  ///< instructions of a group, groups of a stage
-  static constexpr int kSets = Sets;  ///< of sums: one is drained while the other is filled
+  static constexpr int kSets = kGroups > 1 ? 2 : 1;  ///< of sums: one is drained while the other is filled
   static constexpr int kRows = 64 * kWarpgroups;
   static constexpr int kCodeBytes = kRecordRows * kRecordCols * code_bits(kCode) / 8;
   static constexpr int kRecordBytes = kCodeBytes + kRecordRows * kWords * word_bytes(kForm);

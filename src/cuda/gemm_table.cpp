@@ -81,10 +81,9 @@ std::span<const GemmKernel> gemm_kernels() { return kKernels; }
 
 std::string name(const GemmKernel& k) {
   const int group = k.group != 0 ? k.group : 64 / k.words;
-  const std::string whole = k.staged == StagedType::f8_row && k.drain == Drain::row ? "-whole" : "";
   const std::string form = k.form == Form::staged ? "" : fmt::format("-{}", form_name(k.form));
-  return fmt::format("{}_gemm_{}x{}x{}_cuda-{}{}-g{}{}", name(k.staged), k.rows, k.tokens,
-                     k.staged == StagedType::bf16 ? 64 : 128, code_name(k.code), form, group, whole);
+  return fmt::format("{}_gemm_{}x{}x{}_cuda-{}{}-g{}", name(k.staged), k.rows, k.tokens,
+                     k.staged == StagedType::bf16 ? 64 : 128, code_name(k.code), form, group);
 }
 
 std::string why_not(const GemmKernel& kernel, const Records& weights) {

@@ -105,9 +105,9 @@ Status Products::multiply(const GemmKernel& kernel, const DeviceWeights& weights
   args.shifted = pointer<const uint64_t>(weights.shifted());
   args.clocks = pointer<uint64_t>(options.clocks);
   const int64_t tiles = (x.tokens + kernel.tokens - 1) / kernel.tokens * ((about.rows + kernel.rows - 1) / kernel.rows);
-  const auto index = static_cast<size_t>(&kernel - gemm_kernels().data());
   const Grid grid{static_cast<int>(std::min<int64_t>(tiles, session_->device().multiprocessors)), kernel.threads,
                   kernel.shared_bytes};
+  const auto index = static_cast<size_t>(&kernel - gemm_kernels().data());
   return session_->enqueue(functions_[index], grid, stream, args);
 }
 

@@ -73,8 +73,4 @@ constexpr int bf16_position(int k) { return k / 4 * 2 + k % 2 + (k / 2 % 2) * 8;
 /// bytes follow each other, of a and of b in turns.
 constexpr int minima_position(int token, int g, bool rest) { return token / 8 * 128 + (rest ? 64 : 0) + token % 8 * 8 + g; }
 
-/// The position, among 16 tokens, of the scale (or sum) of token t: a thread has tokens 8j + 2c and 8j + 2c + 1 of a
-/// tile, and so reads those of two j at once.
-constexpr int token_position(int t) { return t % 8 / 2 * 4 + t / 8 * 2 + t % 2; }
-
 }  // namespace octalane::cuda

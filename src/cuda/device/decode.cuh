@@ -90,16 +90,18 @@ __device__ __forceinline__ float widen(uint32_t bits, bool is_bf16) {
   return is_bf16 ? __uint_as_float(bits << 16) : value;
 }
 
-/// Scale and bias in effect, as core/code_spec.h defines them, of a scale word; `super` is the pair of f16 above nested
-/// words.
+/// The pair of binary16 above nested words.
+__device__ __forceinline__ Scale super_scale(uint32_t pair) { return {widen(pair, false), widen(pair >> 16, false)}; }
+
+/// Scale and bias in effect, as core/code_spec.h defines them, of a scale word.
 template <Form kForm>
-__device__ __forceinline__ Scale exact_scale(uint32_t word, bool is_bf16, uint32_t super) {
+__device__ __forceinline__ Scale exact_scale(uint32_t word, bool is_bf16, const Scale& super) {
   if constexpr (kForm == Form::nested) {
     // 2^23 + 128 + an int8, in place of a slow conversion.
     const auto sub = [&](int byte) {
       return __uint_as_float(permute(word ^ 0x8080u, 0x4b000000u, 0x7440 + byte)) - 8388736.0f;
     };
-    return {__fmul_rn(widen(super, false), sub(0)), -__fmul_rn(widen(super >> 16, false), sub(1))};
+    return {__fmul_rn(super.scale, sub(0)), -__fmul_rn(super.bias, sub(1))};
   }
   return {widen(word, is_bf16), kForm == Form::pair ? widen(word >> 16, is_bf16) : 0.0f};
 }

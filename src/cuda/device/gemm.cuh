@@ -47,13 +47,14 @@ struct Slot {
   }
 };
 
-/// The tile of tokens and rows with this number: tokens run fastest, so that rows stay in L2.
+/// The tile of tokens and rows with this number: tokens run fastest, so that rows stay in L2. The last
+/// rows may be met twice: they get the same values.
 struct TilePlace {
   int token, row;
   __device__ __forceinline__ TilePlace(const GemmArgs& args, int tile, int tokens, int rows) {
     const int tiles = (args.tokens + tokens - 1) / tokens;
     token = tile % tiles * tokens;
-    row = tile / tiles * rows;
+    row = min(tile / tiles * rows, args.padded_rows - rows);
   }
 };
 __device__ __forceinline__ int tiles_of(const GemmArgs& args, int tokens, int rows) {
@@ -104,7 +105,7 @@ template <class S>
 struct StageCodes {
   Eight<S::kCode> codes[S::kRecords][2][2];  // [record][j][h]
   uint32_t words[S::kRecords][2][S::kWords];  // [record][h]; 16-bit words in the halves of a register where they pair
-  uint32_t supers[2];
+  Scale supers[2];  ///< nested
 
   /// Where a thread's codes and rows begin in a stage.
   struct Places {
@@ -147,7 +148,7 @@ struct StageCodes {
     }
     if constexpr (S::kForm == Form::nested) {
 #pragma unroll
-      for (int h = 0; h < 2; ++h) supers[h] = shared_32(stage + places.supers + h * 32);
+      for (int h = 0; h < 2; ++h) supers[h] = super_scale(shared_32(stage + places.supers + h * 32));
     }
   }
 
@@ -292,14 +293,13 @@ __device__ __forceinline__ void consume(const GemmArgs& args, uint8_t* shared, u
           row_scale[0] = rows[0], row_scale[1] = rows[8];
         }
 #pragma unroll
-        for (int j = 0; j < S::kTokens / 8; j += 2) {
-          const float4 four = *reinterpret_cast<const float4*>(scales + 8 * j + 4 * (lane % 4));
-          const float tokens[4] = {four.x, four.y, four.z, four.w};
+        for (int j = 0; j < S::kTokens / 8; ++j) {
+          const float2 token = *reinterpret_cast<const float2*>(scales + 8 * j + 2 * (lane % 4));
 #pragma unroll
-          for (int i = 0; i < 8; ++i) {
-            float value = static_cast<float>(sums[4 * j + i]);
-            if constexpr (S::kDrain == Drain::block) value *= row_scale[i / 2 % 2];
-            totals[4 * j + i] = fmaf(value, tokens[i / 4 * 2 + i % 2], totals[4 * j + i]);
+          for (int e = 0; e < 4; ++e) {
+            float value = static_cast<float>(sums[4 * j + e]);
+            if constexpr (S::kDrain == Drain::block) value *= row_scale[e / 2];
+            totals[4 * j + e] = fmaf(value, e % 2 ? token.y : token.x, totals[4 * j + e]);
           }
         }
       }
@@ -375,7 +375,7 @@ __device__ __forceinline__ void consume(const GemmArgs& args, uint8_t* shared, u
         args, place, group, base + S::kTilesAt + group * S::kTiles * S::kTileBytes, [&](int j, float (&values)[4]) {
           float2 scales{};
           if constexpr (S::kTokenScales) {
-            scales = *reinterpret_cast<const float2*>(token_scales + j / 2 * 16 + lane % 4 * 4 + j % 2 * 2);
+            scales = *reinterpret_cast<const float2*>(token_scales + 8 * j + 2 * (lane % 4));
           }
 #pragma unroll
           for (int e = 0; e < 4; ++e) {

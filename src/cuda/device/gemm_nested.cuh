@@ -139,14 +139,13 @@ __device__ __forceinline__ void consume_nested(const GemmArgs& args, uint8_t* sh
         scale[h] = widen(super, false), bias[h] = -widen(super >> 16, false);
       }
 #pragma unroll
-      for (int j = 0; j < S::kTokens / 8; j += 2) {
-        const float4 four = *reinterpret_cast<const float4*>(scales + 8 * j + 4 * (lane % 4));
-        const float tokens[4] = {four.x, four.y, four.z, four.w};
+      for (int j = 0; j < S::kTokens / 8; ++j) {
+        const float2 token = *reinterpret_cast<const float2*>(scales + 8 * j + 2 * (lane % 4));
 #pragma unroll
-        for (int i = 0; i < 8; ++i) {
-          float t = scale[i / 2 % 2] * static_cast<float>(products[4 * j + i]);
-          if constexpr (S::kMinima) t = fmaf(bias[i / 2 % 2], least[4 * j + i], t);
-          totals[4 * j + i] = fmaf(tokens[i / 4 * 2 + i % 2], t, totals[4 * j + i]);
+        for (int e = 0; e < 4; ++e) {
+          float t = scale[e / 2] * static_cast<float>(products[4 * j + e]);
+          if constexpr (S::kMinima) t = fmaf(bias[e / 2], least[4 * j + e], t);
+          totals[4 * j + e] = fmaf(e % 2 ? token.y : token.x, t, totals[4 * j + e]);
         }
       }
       release();

@@ -48,7 +48,7 @@ struct GemvRecord {
   __device__ __forceinline__ Scale scale(int h, int word) const {
     const uint32_t bits = word_bytes(S::kKind) == 4 ? words[h][word] : words[h][word / 2] >> word % 2 * 16;
     constexpr bool kBf16 = S::kKind == ScaleWords::pair_bf16 || S::kKind == ScaleWords::single_bf16;
-    return exact_scale<form_of(S::kKind)>(bits, kBf16, S::kKind == ScaleWords::nested ? supers[h] : 0);
+    return exact_scale<form_of(S::kKind)>(bits, kBf16, super_scale(S::kKind == ScaleWords::nested ? supers[h] : 0));
   }
 };
 

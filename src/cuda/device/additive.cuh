@@ -148,13 +148,13 @@ __device__ __forceinline__ void consume_codebook(const AdditiveArgs& args, const
       scales[1] = shared_32(stage + scales_at + scale_step);
     };
     const auto issue = [&](uint32_t(&operands)[2][4], uint32_t at, int u) {
-      const uint64_t tokens = descriptor(at) + 4 * u;
+      const uint32_t tokens = (at >> 4) + 4 * u;  // 16 bytes a step
       pin_all(operands[0]);
       pin_all(operands[1]);
       wgmma_fence();
-      wgmma(Bf16{}, sums, operands[0], tokens, fresh);
+      wgmma(Bf16{}, sums, operands[0], descriptor_of(tokens), fresh);
       fresh = 0;
-      wgmma(Bf16{}, sums, operands[1], tokens + 2, 0);
+      wgmma(Bf16{}, sums, operands[1], descriptor_of(tokens + 2), 0);
       wgmma_commit();
     };
     // One stage. Its codewords are here; those of the next one take their places as they become operands, so that each

@@ -17,6 +17,9 @@ alignas(64) constexpr unsigned char kGemv[] = {
 alignas(64) constexpr unsigned char kActivations[] = {
 #include "cuda_activations_code.inc"
 };
+alignas(64) constexpr unsigned char kAdditive[] = {
+#include "cuda_additive_code.inc"
+};
 
 }  // namespace
 
@@ -24,11 +27,13 @@ std::span<const std::byte> probe_code() { return std::as_bytes(std::span(kProbe)
 std::span<const std::byte> gemm_code() { return std::as_bytes(std::span(kGemm)); }
 std::span<const std::byte> gemv_code() { return std::as_bytes(std::span(kGemv)); }
 std::span<const std::byte> activation_code() { return std::as_bytes(std::span(kActivations)); }
+std::span<const std::byte> additive_code() { return std::as_bytes(std::span(kAdditive)); }
 #else
 std::span<const std::byte> probe_code() { return {}; }
 std::span<const std::byte> gemm_code() { return {}; }
 std::span<const std::byte> gemv_code() { return {}; }
 std::span<const std::byte> activation_code() { return {}; }
+std::span<const std::byte> additive_code() { return {}; }
 #endif
 
 }  // namespace octalane::cuda

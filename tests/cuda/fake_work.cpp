@@ -131,13 +131,17 @@ void add_modules(DriverApi& api) {
     *value = which == FunctionAttribute::registers ? 168 : 0;
     return fake_result("cuFuncGetAttribute");
   };
-  api.launch_kernel = [](FunctionHandle function, unsigned blocks, unsigned, unsigned, unsigned threads, unsigned,
-                         unsigned, unsigned shared_bytes, StreamHandle stream, void** arguments, void**) {
-    return start("cuLaunchKernel", function, {.blocks = blocks, .threads = threads, .shared_bytes = shared_bytes},
-                 stream, arguments);
+  api.launch_kernel = [](FunctionHandle function, unsigned blocks, unsigned blocks_y, unsigned, unsigned threads,
+                         unsigned, unsigned, unsigned shared_bytes, StreamHandle stream, void** arguments, void**) {
+    return start("cuLaunchKernel", function,
+                 {.blocks = blocks, .threads = threads, .shared_bytes = shared_bytes, .blocks_y = blocks_y}, stream,
+                 arguments);
   };
   api.launch_kernel_ex = [](const LaunchConfig* config, FunctionHandle function, void** arguments, void**) {
-    FakeLaunch launch{.blocks = config->grid_x, .threads = config->block_x, .shared_bytes = config->shared_bytes};
+    FakeLaunch launch{.blocks = config->grid_x,
+                      .threads = config->block_x,
+                      .shared_bytes = config->shared_bytes,
+                      .blocks_y = config->grid_y};
     for (unsigned i = 0; i < config->attribute_count; ++i) {
       if (config->attributes[i].id == 4) launch.cluster = config->attributes[i].value[0];
     }

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <new>
 #include <utility>
 
 #include "cuda/fake_driver.h"
@@ -76,15 +77,17 @@ Result copy(const char* call, void* to, const void* from, size_t bytes) {
 
 void* pointer(Address address) { return reinterpret_cast<void*>(static_cast<uintptr_t>(address)); }
 
+constexpr std::align_val_t kAllocationAlignment{256};  // as the driver's
+
 void add_memory(DriverApi& api) {
   api.mem_alloc = [](Address* to, size_t bytes) {
     if (const Result result = fake_result("cuMemAlloc"); result != 0) return result;
-    *to = reinterpret_cast<uintptr_t>(new std::byte[bytes]);
+    *to = reinterpret_cast<uintptr_t>(::operator new(bytes, kAllocationAlignment));
     ++fake_work().live;
     return 0;
   };
   api.mem_free = [](Address address) {
-    delete[] static_cast<std::byte*>(pointer(address));
+    ::operator delete(pointer(address), kAllocationAlignment);
     --fake_work().live;
     return 0;
   };

@@ -46,7 +46,8 @@ inline HostTokens host_tokens(const ActivationsView& from, int64_t padded_cols) 
     }
   }
   // Past the last token there is NaN: it must not matter.
-  const int64_t scales = from.groups.scales(from.cols), sums = from.groups.sums(from.cols);
+  const int64_t scales = from.groups.scales(from.cols),
+                sums = from.groups.sums(from.cols + from.groups.sum_group - 1);  // the last may be short
   const int64_t scale_stride = from.groups.scales(from.stride), sum_stride = from.groups.sums(from.stride);
   const int64_t most = padded_cols / 32;
   to.scales.assign(static_cast<size_t>(most * padded), 0.0f);

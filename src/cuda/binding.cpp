@@ -12,14 +12,15 @@ namespace {
 
 constexpr int kCapabilityOfGemms = 90;  // and no other: of sm_90a's instructions
 
-/// The records of each packing, described once.
+/// The records of each packing, described once; or those that are known already.
 class Described {
  public:
-  Described(const WeightSpec& spec, int64_t rows, int64_t cols) {
+  Described(const WeightSpec& spec, int64_t rows, int64_t cols, const Records* encoded) {
     for (const StagedType staged : {StagedType::bf16, StagedType::s8_row, StagedType::s8_block, StagedType::f8_row}) {
       records_.emplace(staged, describe_records(spec, rows, cols, staged));
       whys_.emplace(staged, why_no_records(spec, staged));
     }
+    if (encoded != nullptr) *records_.at(encoded->staged) = *encoded;
   }
   /// Null: there are none, for the reason in why().
   const Records* find(StagedType staged) const {
@@ -45,6 +46,9 @@ std::string refused_lane(StagedType staged, const LaneOptions& lanes) {
 std::string refusal_of(const GemmKernel& kernel, const Described& described, const LaneOptions& lanes,
                        StagedSet encodings, const DeviceInfo& device) {
   if (std::string why = refused_lane(kernel.staged, lanes); !why.empty()) return why;
+  if (kernel.staged == StagedType::f8_row && kernel.drain == Drain::row) {
+    return "sums of whole rows keep fewer bits than the lane promises";
+  }
   if (device.capability != kCapabilityOfGemms) {
     return fmt::format("wanted compute capability {}, got {}", capability_text(kCapabilityOfGemms),
                        capability_text(device.capability));
@@ -94,8 +98,8 @@ Candidate gemv_candidate(const GemvKernel& kernel, const Described& described, c
 }  // namespace
 
 std::vector<Candidate> list_candidates(const WeightSpec& spec, int64_t rows, int64_t cols, const LaneOptions& lanes,
-                                       StagedSet encodings, const DeviceInfo& device) {
-  const Described described(spec, rows, cols);
+                                       StagedSet encodings, const DeviceInfo& device, const Records* encoded) {
+  const Described described(spec, rows, cols, encoded);
   std::vector<Candidate> candidates;
   for (const GemvKernel& kernel : gemv_kernels()) {
     candidates.push_back(gemv_candidate(kernel, described, lanes, device));

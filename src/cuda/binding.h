@@ -29,9 +29,10 @@ constexpr StagedType encoding_of(StagedType staged) {
 inline constexpr int64_t kBindingTokens = 512;
 
 /// All kernels, and why those that cannot run these weights cannot. `encodings`: the re-encodings that the weights
-/// have, or may still get.
+/// have, or may still get. `encoded`: the records of one of them where they are packed already; else what is known of
+/// them before.
 std::vector<Candidate> list_candidates(const WeightSpec& spec, int64_t rows, int64_t cols, const LaneOptions& lanes,
-                                       StagedSet encodings, const DeviceInfo& device);
+                                       StagedSet encodings, const DeviceInfo& device, const Records* encoded = nullptr);
 
 /// What weights are kept as on the device.
 struct Binding {

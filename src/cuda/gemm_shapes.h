@@ -19,7 +19,8 @@ enum class Drain {
 /// Scale words as a kernel is made for them.
 enum class Form {
   staged,  ///< S and B of re-encoded int8
-  shift,   ///< of E4M3
+  exponent,  ///< of E4M3: levels of E2M1 by arithmetic
+  shift,     ///< of E4M3: levels by tables
   single,  ///< a scale
   pair,    ///< scale and bias
   nested,  ///< sub-scale and sub-minimum, under a pair for 256 columns
@@ -28,6 +29,7 @@ enum class Form {
 constexpr Form form_of(ScaleWords words) {
   switch (words) {
     case ScaleWords::staged: return Form::staged;
+    case ScaleWords::exponent: return Form::exponent;
     case ScaleWords::shift: return Form::shift;
     case ScaleWords::nested: return Form::nested;
     case ScaleWords::pair_f16:
@@ -49,7 +51,7 @@ struct GemmShape {
   static constexpr Drain kDrain = kDrainOf;
   static constexpr int kWords = Words, kTokens = Tokens, kWarpgroups = Warpgroups, kStages = Stages;
   static constexpr bool kWide = kOperand == Operand::bf16;  ///< 16-bit operands
-  static constexpr bool kE4m3 = kOperand == Operand::e4m3;
+  static constexpr bool kE4m3 = kOperand == Operand::e4m3, kTables = kForm == Form::shift;
   static constexpr bool kBlocks = kDrain == Drain::xblock || kDrain == Drain::block;
   static constexpr bool kDrains = kBlocks || kDrain == Drain::promote;
   static constexpr bool kTokenScales = kDrain == Drain::row || kDrain == Drain::promote;  ///< at the end
@@ -66,21 +68,21 @@ struct GemmShape {
   // Behind the stages: tiles of 64 tokens by 64 rows on their way out, scales of tokens, tables of f8, barriers.
   static constexpr int kTileBytes = 64 * 64 * 2;
   static constexpr int kTokenBytes = kTokenScales ? kWarpgroups * kTokens * 4 : 0;
-  static constexpr int kTailBytes = kTokenBytes + (kE4m3 ? kShifts * 8 : 0) + 256;
+  static constexpr int kTailBytes = kTokenBytes + (kTables ? kShifts * 8 : 0) + 256;
   static constexpr int kMostShared = 232448;
   static constexpr int kTiles = kStages * kStageBytes + kWarpgroups * 2 * kTileBytes + kTailBytes <= kMostShared ? 2 : 1;
   static constexpr int kTilesAt = kStages * kStageBytes;
   static constexpr int kTokensAt = kTilesAt + kWarpgroups * kTiles * kTileBytes;
   static constexpr int kTablesAt = kTokensAt + kTokenBytes;
-  static constexpr int kBarriersAt = kTablesAt + (kE4m3 ? kShifts * 8 : 0);
+  static constexpr int kBarriersAt = kTablesAt + (kTables ? kShifts * 8 : 0);
   static constexpr int kSharedBytes = kBarriersAt + 256;
   static_assert(kSharedBytes <= kMostShared);
   static constexpr int kThreads = (kWarpgroups + 1) * 128;
-  static constexpr int kProducerRegisters = 24, kConsumerRegisters = kWarpgroups == 1 ? 216 : 240;
+  static constexpr int kProducerRegisters = 24, kConsumerRegisters = kWarpgroups == 1 ? 216 : kWarpgroups == 3 ? 160 : 240;
 };
 
 /// The shape of s8.group's kernel; drains every Group columns.
-template <Code kCodeOf, Form kFormOf, int Group, int Tokens, int Warpgroups, int Stages>
+template <Code kCodeOf, Form kFormOf, int Group, int Tokens, int Warpgroups, int Stages, int Sets = (Group < 128 ? 2 : 1)>
 struct GroupShape {
   static constexpr Operand kOperand = Operand::s8;
   static constexpr Code kCode = kCodeOf;
@@ -89,7 +91,7 @@ struct GroupShape {
   static constexpr bool kBias = kForm != Form::single;
   static constexpr int kWords = Group == 32 ? 2 : 1;  ///< scale words of a row and record
   static constexpr int kSteps = Group / 32, kGroups = 128 / Group;  ///< instructions of a group, groups of a stage
-  static constexpr int kSets = kGroups > 1 ? 2 : 1;  ///< of sums: one is drained while the other is filled
+  static constexpr int kSets = Sets;  ///< of sums: one is drained while the other is filled
   static constexpr int kRows = 64 * kWarpgroups;
   static constexpr int kCodeBytes = kRecordRows * kRecordCols * code_bits(kCode) / 8;
   static constexpr int kRecordBytes = kCodeBytes + kRecordRows * kWords * word_bytes(kForm);
@@ -99,6 +101,33 @@ struct GroupShape {
   static constexpr int kScalesAt = kSupersAt + (kForm == Form::nested ? kWarpgroups * 256 : 0);
   static constexpr int kScaleBytes = kGroups * kTokens * 4 * (kBias ? 2 : 1);
   static constexpr int kStageBytes = (kScalesAt + kScaleBytes + 1023) / 1024 * 1024;
+  static constexpr int kTileBytes = 64 * 64 * 2, kTiles = 1;
+  static constexpr int kTilesAt = kStages * kStageBytes;
+  static constexpr int kBarriersAt = kTilesAt + kWarpgroups * kTiles * kTileBytes;
+  static constexpr int kSharedBytes = kBarriersAt + 256;
+  static_assert(kSharedBytes <= 232448);
+  static constexpr int kThreads = (kWarpgroups + 1) * 128;
+  static constexpr int kProducerRegisters = 24, kConsumerRegisters = kWarpgroups == 3 ? 160 : 240;
+};
+
+/// The shape of s8.nested's kernel: groups of 32 under 256 columns. Minima: weights have some.
+template <Code kCodeOf, bool Minima, int Tokens, int Warpgroups, int Stages>
+struct NestedShape {
+  static constexpr Operand kOperand = Operand::s8;
+  static constexpr Code kCode = kCodeOf;
+  static constexpr Form kForm = Form::nested;
+  static constexpr bool kMinima = Minima;
+  static constexpr int kTokens = Tokens, kWarpgroups = Warpgroups, kStages = Stages, kWords = 2;
+  static constexpr int kRows = 64 * kWarpgroups;
+  static constexpr int kCodeBytes = kRecordRows * kRecordCols * code_bits(kCode) / 8;
+  static constexpr int kRecordBytes = kCodeBytes + kRecordRows * kWords * 2;
+  // A stage: activations, records, super-group scales, scales of tokens, their sums as operands.
+  static constexpr int kRecordsAt = kTokens * 128;
+  static constexpr int kSupersAt = kRecordsAt + kWarpgroups * 2 * kRecordBytes;
+  static constexpr int kScalesAt = kSupersAt + kWarpgroups * 256;
+  static constexpr int kMinimaAt = kScalesAt + kTokens * 4;
+  static constexpr int kMinimaBytes = kMinima ? kTokens * 32 : 0;
+  static constexpr int kStageBytes = (kMinimaAt + kMinimaBytes + 1023) / 1024 * 1024;
   static constexpr int kTileBytes = 64 * 64 * 2, kTiles = 1;
   static constexpr int kTilesAt = kStages * kStageBytes;
   static constexpr int kBarriersAt = kTilesAt + kWarpgroups * kTiles * kTileBytes;

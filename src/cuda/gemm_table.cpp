@@ -8,9 +8,9 @@
 namespace octalane::cuda {
 namespace {
 
-constexpr StagedType staged_by(Drain drain) {
+constexpr StagedType staged_by(Operand operand, Drain drain) {
   switch (drain) {
-    case Drain::row: return StagedType::s8_row;
+    case Drain::row: return operand == Operand::e4m3 ? StagedType::f8_row : StagedType::s8_row;
     case Drain::xblock: return StagedType::s8_xblock;
     case Drain::block: return StagedType::s8_block;
     case Drain::promote: return StagedType::f8_row;
@@ -21,22 +21,30 @@ constexpr StagedType staged_by(Drain drain) {
 
 template <class S>
 constexpr GemmKernel whole(const char* function) {
-  return {function,   staged_by(S::kDrain), S::kCode,    S::kForm,      S::kWords, 0,
+  return {function,   staged_by(S::kOperand, S::kDrain), S::kCode,    S::kForm,      S::kWords, 0, S::kDrain,
           S::kRows,   S::kTokens,           S::kThreads, S::kSharedBytes};
 }
 
 template <class S>
 constexpr GemmKernel grouped(const char* function) {
-  return {function, StagedType::s8_group, S::kCode,    S::kForm,       S::kWords, S::kGroup,
+  return {function, StagedType::s8_group, S::kCode,    S::kForm,       S::kWords, S::kGroup, Drain::none,
           S::kRows, S::kTokens,           S::kThreads, S::kSharedBytes};
+}
+
+template <class S>
+constexpr GemmKernel nested(const char* function) {
+  return {function, StagedType::s8_nested, S::kCode,   S::kForm,    S::kWords,      0,
+          Drain::none, S::kRows,           S::kTokens, S::kThreads, S::kSharedBytes, S::kMinima};
 }
 
 #define GEMM(name, operand, code, form, words, drain, ...) \
   whole<GemmShape<Operand::operand, Code::code, Form::form, words, Drain::drain, __VA_ARGS__>>(#name),
+#define NESTED_GEMM(name, code, ...) nested<NestedShape<Code::code, __VA_ARGS__>>(#name),
 #define GROUP_GEMM(name, code, form, ...) grouped<GroupShape<Code::code, Form::form, __VA_ARGS__>>(#name),
-constexpr GemmKernel kKernels[] = {OCTALANE_GEMMS(GEMM, GROUP_GEMM)};
+constexpr GemmKernel kKernels[] = {OCTALANE_GEMMS(GEMM, GROUP_GEMM, NESTED_GEMM)};
 #undef GEMM
 #undef GROUP_GEMM
+#undef NESTED_GEMM
 
 const char* code_name(Code code) {
   switch (code) {
@@ -51,6 +59,7 @@ const char* form_name(Form form) {
   switch (form) {
     case Form::staged: return "staged";
     case Form::shift: return "shift";
+    case Form::exponent: return "exponent";
     case Form::single: return "single";
     case Form::pair: return "pair";
     case Form::nested: break;
@@ -63,7 +72,7 @@ std::string group_name(int words) { return words == 1 ? "64 and more" : fmt::for
 /// Lanes whose weights are packed alike.
 StagedType packing(StagedType staged) {
   if (staged == StagedType::s8_xblock) return StagedType::s8_row;
-  return staged == StagedType::s8_group ? StagedType::bf16 : staged;
+  return staged == StagedType::s8_group || staged == StagedType::s8_nested ? StagedType::bf16 : staged;
 }
 
 }  // namespace
@@ -72,9 +81,10 @@ std::span<const GemmKernel> gemm_kernels() { return kKernels; }
 
 std::string name(const GemmKernel& k) {
   const int group = k.group != 0 ? k.group : 64 / k.words;
-  const std::string form = k.form == Form::staged || k.form == Form::shift ? "" : fmt::format("-{}", form_name(k.form));
-  return fmt::format("{}_gemm_{}x{}x{}_cuda-{}{}-g{}", name(k.staged), k.rows, k.tokens,
-                     k.staged == StagedType::bf16 ? 64 : 128, code_name(k.code), form, group);
+  const std::string whole = k.staged == StagedType::f8_row && k.drain == Drain::row ? "-whole" : "";
+  const std::string form = k.form == Form::staged ? "" : fmt::format("-{}", form_name(k.form));
+  return fmt::format("{}_gemm_{}x{}x{}_cuda-{}{}-g{}{}", name(k.staged), k.rows, k.tokens,
+                     k.staged == StagedType::bf16 ? 64 : 128, code_name(k.code), form, group, whole);
 }
 
 std::string why_not(const GemmKernel& kernel, const Records& weights) {
@@ -91,7 +101,10 @@ std::string why_not(const GemmKernel& kernel, const Records& weights) {
     return fmt::format("wanted groups of {}, got {}",
                        kernel.group != 0 ? fmt::format("{}", kernel.group) : group_name(kernel.words), weights.group);
   }
-  if (kernel.staged == StagedType::s8_group) return why_no_records(weights.spec, StagedType::s8_group);
+  if (kernel.staged == StagedType::s8_nested && kernel.minima != weights.spec.scale.has_bias) {
+    return kernel.minima ? "for weights with minima only" : "not for weights with minima";
+  }
+  if (kernel.staged == StagedType::s8_group || kernel.staged == StagedType::s8_nested) return why_no_records(weights.spec, kernel.staged);
   return {};
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/restage.h"
 #include "cuda/address.h"
 #include "cuda/code.h"
 #include "cuda/gemv_args.h"
@@ -58,7 +59,7 @@ std::string why_not(const GemvKernel& kernel, const Records& weights, const Devi
     return fmt::format("wanted compute capability {}, got {}", capability_text(kCapability),
                        capability_text(device.capability));
   }
-  if (const Form form = form_of(weights.scales); form == Form::staged || form == Form::shift) {
+  if (restaged(weights.staged)) {
     return fmt::format("weights are packed for {}", octalane::name(weights.staged));
   }
   if (kernel.code != weights.code) {

@@ -84,7 +84,8 @@ Expected<DeviceLinear> DeviceLinear::bind(const LinearKernels& kernels, std::str
   }
   encodings = {};
   if (linear.encoding_) encodings.insert(*linear.encoding_);
-  linear.candidates_ = list_candidates(weights.spec, weights.rows, weights.cols, taken, encodings, device);
+  linear.candidates_ = list_candidates(weights.spec, weights.rows, weights.cols, taken, encodings, device,
+                                       linear.encoded_ ? &linear.encoded_->about() : nullptr);
   return linear;
 }
 

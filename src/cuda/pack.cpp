@@ -26,9 +26,10 @@ ScaleWords exact_words(const ScaleSpec& scale) {
   return scale.has_bias ? ScaleWords::pair_bf16 : ScaleWords::single_bf16;
 }
 
-ScaleWords words_for(const WeightSpec& spec, StagedType staged) {
+ScaleWords words_for(const WeightSpec& spec, StagedType staged, const Restaged* restaged) {
   if (re_encodes_int8(staged)) return ScaleWords::staged;
-  return staged == StagedType::f8_row ? ScaleWords::shift : exact_words(spec.scale);
+  if (staged != StagedType::f8_row) return exact_words(spec.scale);
+  return restaged == nullptr || restaged->spread <= kMostExponentSpread ? ScaleWords::exponent : ScaleWords::shift;
 }
 
 Code code_for(const CodeSpec& code) {
@@ -99,7 +100,7 @@ class Packer {
     }
     std::byte* const word = record + thread * 16 + j * 8 + h * 4;
     const int nibble = out_.code == Code::table ? 4 * q + e : 2 * e + q;
-    if (out_.scales == ScaleWords::shift) {
+    if (out_.staged == StagedType::f8_row) {
       word[nibble / 2] |= static_cast<std::byte>((value & 7) << nibble % 2 * 4);
       word[e] |= static_cast<std::byte>((value & 8) << (q == 0 ? 4 : 0));
     } else {
@@ -128,7 +129,12 @@ class Packer {
     const int64_t group = column / s.group;
     switch (out_.scales) {
       case ScaleWords::staged: return staged_word(n, column, word);
-      case ScaleWords::shift: word = shift(unit(n, 0), in_effect(column).scale); break;
+      // Groups of zeros may lie further down; any word serves them.
+      case ScaleWords::exponent:
+        word = kMostExponentSpread + 1 -
+               std::min<uint32_t>(kMostExponentSpread, shift(unit(n, 0), in_effect(column).scale));
+        break;
+      case ScaleWords::shift: word = 8 * shift(unit(n, 0), in_effect(column).scale); break;
       case ScaleWords::nested:
         word = static_cast<uint8_t>(p.sub_scale[group]);
         if (s.has_bias) word |= uint32_t{static_cast<uint8_t>(p.sub_min[group])} << 8;
@@ -193,7 +199,7 @@ void set_levels(const CodeSpec& code, Records& out) {
   out.pivot = code.map == CodeMap::table ? 128 : 1 << (code.bits - 1);
   if (code.map != CodeMap::table) return;
   for (size_t i = 0; i < 16; ++i) out.table[i] = static_cast<uint8_t>(code.table[i] + 128);
-  if (out.scales != ScaleWords::shift) return;
+  if (out.staged != StagedType::f8_row) return;
   for (int k = 0; k < kShifts; ++k) {
     const float unit = std::ldexp(e4m3_unit_of_scale(code), k);  // of the levels, for scale 1
     for (size_t i = 0; i < 8; ++i) {
@@ -230,6 +236,10 @@ std::string why_no_records(const WeightSpec& spec, StagedType staged) {
       if (scale.group < 32) return "groups of 16 are half an instruction";
       if (code.map == CodeMap::offset && (1 << code.bits) - code.zero > 128) return "levels go beyond int8";
       return {};
+    case StagedType::s8_nested:
+      if (!scale.nested()) return "scales are not nested";
+      if (scale.group < 32) return "groups of 16 are half an instruction";
+      return code.map == CodeMap::offset && (1 << code.bits) - code.zero > 128 ? "levels go beyond int8" : "";
     case StagedType::s8_row:
     case StagedType::s8_xblock:
     case StagedType::s8_block:
@@ -243,14 +253,15 @@ std::string why_no_records(const WeightSpec& spec, StagedType staged) {
   }
 }
 
-Expected<Records> describe_records(const WeightSpec& spec, int64_t rows, int64_t cols, StagedType staged) {
+Expected<Records> describe_records(const WeightSpec& spec, int64_t rows, int64_t cols, StagedType staged,
+                                   const Restaged* restaged) {
   if (const std::string why = why_no_records(spec, staged); !why.empty())
     return fail("cuda: {}: {}", name(staged), why);
   Records out;
   out.spec = spec;
   out.staged = staged;
   out.code = code_for(spec.code);
-  out.scales = words_for(spec, staged);
+  out.scales = words_for(spec, staged, restaged);
   out.group = spec.scale.group;
   out.rows = rows, out.cols = cols;
   out.padded_rows = padded(rows, kPanelRows), out.padded_cols = padded(cols, kPanelCols);
@@ -260,7 +271,7 @@ Expected<Records> describe_records(const WeightSpec& spec, int64_t rows, int64_t
 }
 
 Expected<Records> pack_records(const PackedView& weights, StagedType staged, const Restaged* restaged, int threads) {
-  Expected<Records> described = describe_records(weights.spec, weights.rows, weights.cols, staged);
+  Expected<Records> described = describe_records(weights.spec, weights.rows, weights.cols, staged, restaged);
   if (!described) return described;
   Records& out = *described;
   out.bytes.resize(static_cast<size_t>(count_bytes(out)));

@@ -38,8 +38,10 @@ int64_t read_bytes(const Records& records);
 /// Why weights of this spec have no records for a lane, for a person to read; empty = they have.
 std::string why_no_records(const WeightSpec& spec, StagedType staged);
 
-/// Records without their bytes: what there is to know before weights are packed. Error: why_no_records.
-Expected<Records> describe_records(const WeightSpec& spec, int64_t rows, int64_t cols, StagedType staged);
+/// Records without their bytes: what there is to know before weights are packed. `restaged`: as pack_records has it;
+/// null: not known yet, scales of a row lie together then. Error: why_no_records.
+Expected<Records> describe_records(const WeightSpec& spec, int64_t rows, int64_t cols, StagedType staged,
+                                   const Restaged* restaged = nullptr);
 
 /// `restaged`: of the same type, for lanes that re-encode; else null. Errors: why_no_records; int8 levels of a group
 /// that do not fit 16 bits on their way (scales far beyond what its codes use).

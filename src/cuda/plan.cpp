@@ -23,6 +23,7 @@ double multiplies_per_clock(StagedType staged) { return info(staged).lane == Lan
 int drained_columns(const Candidate& candidate) {
   switch (candidate.staged) {
     case StagedType::s8_group: return candidate.group;
+    case StagedType::s8_nested:
     case StagedType::s8_block:
     case StagedType::s8_xblock: return kRestageBlock;
     case StagedType::f8_row: return kPromotedCols;
@@ -107,8 +108,9 @@ double measured_seconds(const Candidate& candidate, const Problem& problem, cons
   const auto bytes = static_cast<double>(candidate.weight_bytes);
   const auto steps = static_cast<double>(divide_up(problem.tokens, candidate.tile_tokens));
   if (candidate.tile_rows == 0) return steps * (rate.fixed_seconds + bytes / rate.bytes_per_second);
-  const int64_t tiles = divide_up(problem.tokens, candidate.tile_tokens) * divide_up(problem.rows, candidate.tile_rows);
-  const auto waves = static_cast<double>(divide_up(tiles, std::max(1, device.multiprocessors)));
+  const int64_t tiles = divide_up(problem.tokens, candidate.tile_tokens) *
+                        divide_up(problem.rows, int64_t{candidate.tile_rows} * candidate.cluster);
+  const auto waves = static_cast<double>(divide_up(tiles, std::max(1, device.multiprocessors / candidate.cluster)));
   const auto panels = static_cast<double>(divide_up(problem.cols, kPanelCols));
   const double memory = rates.memory_bytes_per_second > 0 ? rates.memory_bytes_per_second : nominal_memory(device);
   return rate.fixed_seconds + std::max(waves * panels * rate.panel_seconds, bytes / memory);

@@ -80,6 +80,7 @@ Status Products::multiply(const GemmKernel& kernel, const DeviceWeights& weights
   args.weight_scales = pointer<const float>(weights.unit_scales());
   args.token_scales = pointer<const float>(x.scales);
   args.token_sums = pointer<const float>(x.sums);
+  args.token_minima = pointer<const uint16_t>(x.minima);
   args.tokens = static_cast<int32_t>(x.tokens);
   args.rows = static_cast<int32_t>(about.rows);
   args.padded_tokens = static_cast<int32_t>(padded_tokens(x.tokens));
@@ -88,6 +89,12 @@ Status Products::multiply(const GemmKernel& kernel, const DeviceWeights& weights
   args.bf16_scales = about.scales == ScaleWords::pair_bf16 || about.scales == ScaleWords::single_bf16;
   args.promote = std::max(1, options.promote_cols / kPanelCols);
   args.zero = about.zero;
+  // Codes of 8 bits do not fit the mantissa above bit 16.
+  const bool byte = about.spec.code.bits == 8 || about.code == Code::table;
+  args.magic = byte ? 0x47000000 : 0x43000000;
+  args.selector = byte ? 0x7404 : 0x7044;
+  args.step = byte ? 0x10 : 0x100;
+  args.offset = -static_cast<float>((byte ? 32768 : 128) + about.zero);
   args.minus_pivots = static_cast<uint32_t>(-65537 * about.pivot);
   std::memcpy(args.table, about.table.data(), sizeof args.table);
   args.shifted = pointer<const uint64_t>(weights.shifted());

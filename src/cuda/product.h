@@ -35,8 +35,9 @@ constexpr int64_t padded_tokens(int64_t tokens) { return (tokens + 63) / 64 * 64
 struct StagedTokens {
   int64_t tokens = 0;
   Address x = 0;       ///< [tokens][padded columns]: int8, E4M3, or bfloat16 in the order of bf16_position
-  Address scales = 0;  ///< fp32 [groups][padded_tokens(tokens)]
+  Address scales = 0;  ///< fp32 [groups][padded_tokens(tokens)], each 16 in the order of token_position
   Address sums = 0;    ///< fp32 likewise: sums of codes, for s8.group with a bias
+  Address minima = 0;  ///< s8.nested with minima: bfloat16 [blocks of 256][padded_tokens(tokens)][16], minima_position
 };
 
 /// y[tokens][rows]: fp32, any stride; or bfloat16, address and stride multiples of 16 bytes.

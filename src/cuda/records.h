@@ -6,7 +6,7 @@
 // (h = 0, 1) and, of each 32 columns j = 0, 1, the quads 4c..4c+3 and 16+4c..16+4c+3 (q = 0, 1).
 //   4 bits: [t][j][h] words of eight codes, 16 bytes a thread. Integers: code i = 4q + e of the eight in nibble
 //           2e + q, so that one mask takes a quad of bytes; tables: in nibble i, as byte permutes want them. With
-//           shift words, of an index its sign (bit 3) lies in bit 8e + 7 - 4q instead.
+//           exponent and shift words, the sign of an index (bit 3) lies in bit 8e + 7 - 4q instead.
 //   8 bits: [j][t][h][q] words of four codes.
 // Scale words: [64 rows][64 / group], of 2 or 4 bytes; groups of more than 64 columns are repeated.
 // Records of 64 rows follow each other along K (a multiple of 128, zeros past the end), then along N (a multiple of
@@ -35,7 +35,8 @@ enum class ScaleWords : int {
   single_f16,
   single_bf16,
   nested,       ///< sub-scale and sub-minimum, int8; scale and bias as two f16 for each 256 columns lie apart
-  shift,        ///< f8.row: 2 bytes, how many powers of two the group's scale lies under the row's
+  exponent,     ///< f8.row: the exponent field of what E2M1's 0.5 becomes in E4M3, 1 to 12
+  shift,        ///< f8.row, for any spread: 8 times how many powers of two the group's scale lies under the row's
 };
 
 constexpr int word_bytes(ScaleWords words) {
@@ -60,9 +61,20 @@ constexpr RecordLayout record_layout(int bits, int group, ScaleWords scales) {
 
 /// Levels of f8.row's tables for a shift: beyond the last they are all 0.
 inline constexpr int kShifts = 32;
+/// Rows whose scales are so many powers of two apart, at most, have exponent words: no level is subnormal.
+inline constexpr int kMostExponentSpread = 11;
 
 /// The position, among 16 columns of bfloat16 activations, of column k: the lanes of a warp then hold, of each 16
 /// columns, the same quads as of codes.
 constexpr int bf16_position(int k) { return k / 4 * 2 + k % 2 + (k / 2 % 2) * 8; }
+
+/// s8.nested's sums of a block of 256 columns, as operands: a sum of 32 codes is 32 a + b with |a| <= 127 and |b| <= 16, both
+/// bfloat16. Where those of group g (0 to 7) of a token lie, in elements from the block's first token: 8 tokens by 16
+/// bytes follow each other, of a and of b in turns.
+constexpr int minima_position(int token, int g, bool rest) { return token / 8 * 128 + (rest ? 64 : 0) + token % 8 * 8 + g; }
+
+/// The position, among 16 tokens, of the scale (or sum) of token t: a thread has tokens 8j + 2c and 8j + 2c + 1 of a
+/// tile, and so reads those of two j at once.
+constexpr int token_position(int t) { return t % 8 / 2 * 4 + t / 8 * 2 + t % 2; }
 
 }  // namespace octalane::cuda

@@ -14,13 +14,14 @@ namespace {
 
 constexpr const char* kFunctions[] = {"stage_bf16_f32", "stage_bf16_bf16", "stage_s8_f32",
                                       "stage_s8_bf16",  "stage_e4m3_f32",  "stage_e4m3_bf16"};
+constexpr int64_t kMinimaBytes = 32;   // of a token and 256 columns
 constexpr int kCapabilityOfE4m3 = 90;  // of the code that this build has
 
 int64_t aligned(int64_t bytes) { return (bytes + kWorkspaceAlignment - 1) / kWorkspaceAlignment * kWorkspaceAlignment; }
 
 /// Bytes of the parts of a workspace, each a multiple of the alignment.
 struct Parts {
-  int64_t x = 0, scales = 0, sums = 0;
+  int64_t x = 0, scales = 0, sums = 0, minima = 0;
 
   Parts(const StagingForm& form, int64_t tokens, int64_t cols) {
     const int64_t padded = padded_columns(cols);
@@ -29,8 +30,9 @@ struct Parts {
     const int64_t groups = form.group == 0 ? 1 : (padded + form.group - 1) / form.group;
     scales = aligned(groups * padded_tokens(tokens) * 4);
     if (form.sums) sums = scales;
+    if (form.minima) minima = aligned((padded + kSuperCols - 1) / kSuperCols * padded_tokens(tokens) * kMinimaBytes);
   }
-  int64_t bytes() const { return x + scales + sums; }
+  int64_t bytes() const { return x + scales + sums + minima; }
 };
 
 Status check_arguments(const StagingForm& form, const Tokens& x, const Workspace& workspace) {
@@ -62,6 +64,9 @@ StagingForm staging_form(StagedType staged, int group) {
     default: return {};
   }
   if (staged == StagedType::s8_row) return {.element = StagedElement::s8};
+  if (staged == StagedType::s8_nested) {
+    return {.element = StagedElement::s8, .group = kSuperCols, .minima = true};
+  }
   if (restaged(staged)) return {.element = StagedElement::s8, .group = kRestageBlock};
   return {.element = StagedElement::s8, .group = group < 32 ? 32 : group, .sums = true};
 }
@@ -70,7 +75,7 @@ std::string name(const StagingForm& form) {
   if (form.element == StagedElement::bf16) return "bf16";
   const char* const element = form.element == StagedElement::s8 ? "s8" : "e4m3";
   if (form.group == 0) return fmt::format("{} by row", element);
-  return fmt::format("{} by {}{}", element, form.group, form.sums ? " with sums" : "");
+  return fmt::format("{} by {}{}", element, form.group, form.sums ? " with sums" : form.minima ? " with minima" : "");
 }
 
 int64_t staging_bytes(const StagingForm& form, int64_t tokens, int64_t cols) {
@@ -107,6 +112,7 @@ Expected<StagedTokens> Staging::stage(const StagingForm& form, const Tokens& x, 
   StagedTokens staged{.tokens = x.tokens, .x = workspace.address};
   if (parts.scales > 0) staged.scales = workspace.address + static_cast<Address>(parts.x);
   if (parts.sums > 0) staged.sums = staged.scales + static_cast<Address>(parts.scales);
+  if (parts.minima > 0) staged.minima = staged.scales + static_cast<Address>(parts.scales + parts.sums);
   if (x.tokens == 0) return staged;
   const bool wide = form.element == StagedElement::bf16;
   const auto padded_cols = static_cast<int32_t>(padded_columns(x.cols));
@@ -115,6 +121,7 @@ Expected<StagedTokens> Staging::stage(const StagingForm& form, const Tokens& x, 
                             .staged = pointer<void>(staged.x),
                             .scales = pointer<float>(staged.scales),
                             .sums = pointer<float>(staged.sums),
+                            .minima = pointer<uint16_t>(staged.minima),
                             .tokens = static_cast<int32_t>(x.tokens),
                             .cols = static_cast<int32_t>(x.cols),
                             .padded_tokens = static_cast<int32_t>(padded_tokens(x.tokens)),

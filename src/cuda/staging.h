@@ -11,16 +11,17 @@ enum class StagedElement { bf16, s8, e4m3 };
 /// What products want of their input. Products of one input whose forms are equal share what was staged once.
 struct StagingForm {
   StagedElement element = StagedElement::bf16;
-  int group = 0;      ///< s8: columns of a scale, 32 to 256; 0: the row
-  bool sums = false;  ///< s8: sums of codes by group
+  int group = 0;        ///< s8: columns of a scale, 32 to 256; 0: the row
+  bool sums = false;    ///< s8: sums of codes by group
+  bool minima = false;  ///< s8 by 256: sums of 32 codes as operands
   friend bool operator==(const StagingForm&, const StagingForm&) = default;
 };
 
-/// The form of a lane for weights with `group` columns a scale. s8.group has sums whether these weights have a bias or
-/// not, so that more products share it.
+/// The form of a lane for weights with `group` columns a scale. s8.group has sums and s8.nested minima whether these
+/// weights have a bias or not, so that more products share it.
 StagingForm staging_form(StagedType staged, int group);
 
-/// "bf16", "s8 by row", "s8 by 64 with sums", "e4m3 by row".
+/// "bf16", "s8 by row", "s8 by 64 with sums", "s8 by 256 with minima", "e4m3 by row".
 std::string name(const StagingForm& form);
 
 /// x[tokens][cols] on the device.
@@ -50,10 +51,9 @@ class Staging {
   static Expected<Staging> load(const Session& session);
 
   /// Enqueues; may be captured. The same bits as the scalar quantizers, whatever the number of tokens. A row's columns
-  /// past the last are 0, and so are scales and sums of tokens past the last; a group that holds a value that is not
-  /// finite has scale NaN and codes 0.
-  /// Errors: a workspace too small or not aligned, tokens not aligned, a form that the device does not have, the
-  /// driver's.
+  /// past the last are 0, and so are scales, sums and minima of tokens past the last; a group that holds a value that
+  /// is not finite has scale NaN and codes 0. Errors: a workspace too small or not aligned, tokens not aligned, a form
+  /// that the device does not have, the driver's.
   Expected<StagedTokens> stage(const StagingForm& form, const Tokens& x, const Workspace& workspace,
                                const Stream& stream) const;
 

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
 #include <limits>
 #include <vector>
@@ -27,6 +28,7 @@ inline const Kernel& scalar_gemm(StagedType staged) {
 struct HostTokens {
   std::vector<std::byte> x;
   std::vector<float> scales, sums;
+  std::vector<uint16_t> minima;
 };
 
 inline HostTokens host_tokens(const ActivationsView& from, int64_t padded_cols) {
@@ -54,12 +56,25 @@ inline HostTokens host_tokens(const ActivationsView& from, int64_t padded_cols) 
   to.sums.assign(to.scales.size(), 0.0f);
   for (int64_t g = 0; g < most; ++g) {
     for (int64_t m = 0; m < padded; ++m) {
-      const auto at = static_cast<size_t>(g * padded + m);
+      const auto at = static_cast<size_t>(g * padded + m / 16 * 16 + cuda::token_position(static_cast<int>(m % 16)));
       if (m >= tokens)
         to.scales[at] = to.sums[at] = std::numeric_limits<float>::quiet_NaN();
       else if (g < scales)
         to.scales[at] = from.scales[m * scale_stride + g];
       if (m < tokens && g < sums) to.sums[at] = static_cast<float>(from.sums[m * sum_stride + g]);
+    }
+  }
+  to.minima.assign(static_cast<size_t>((padded_cols + 255) / 256 * padded * 16), 0);
+  for (int64_t m = 0; from.groups.sum_group == 32 && m < tokens; ++m) {
+    for (int64_t g = 0; g < sums; ++g) {
+      const int32_t sum = from.sums[m * sum_stride + g];
+      const auto whole = static_cast<float>(std::lround(sum / 32.0) * 32);
+      const int64_t block = (g / 8 * padded) * 16;
+      const auto at = [&](bool rest) {
+        return static_cast<size_t>(block + cuda::minima_position(static_cast<int>(m), static_cast<int>(g % 8), rest));
+      };
+      to.minima[at(false)] = f32_to_bf16(whole);
+      to.minima[at(true)] = f32_to_bf16(static_cast<float>(sum) - whole);
     }
   }
   return to;

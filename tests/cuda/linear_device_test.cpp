@@ -23,11 +23,11 @@ struct Lane {
   StagedType staged;
 };
 constexpr Lane kLanes[] = {
-    {"u4_zero8_g32_f16", StagedType::bf16},       {"u4_g32_nested_bias", StagedType::bf16},
-    {"u4_zero8_g32_f16", StagedType::s8_row},     {"u4_zero8_g32_f16", StagedType::s8_xblock},
-    {"u4_zero8_g32_f16", StagedType::s8_block},   {"u4_zero8_g32_f16", StagedType::s8_group},
-    {"u4_g32_nested_bias", StagedType::s8_group}, {"u4_g64_bf16_bias", StagedType::s8_group},
-    {"table_g32_e8m0", StagedType::f8_row},
+    {"u4_zero8_g32_f16", StagedType::bf16},        {"u4_g32_nested_bias", StagedType::bf16},
+    {"u4_zero8_g32_f16", StagedType::s8_row},      {"u4_zero8_g32_f16", StagedType::s8_xblock},
+    {"u4_zero8_g32_f16", StagedType::s8_block},    {"u4_zero8_g32_f16", StagedType::s8_group},
+    {"u4_g32_nested_bias", StagedType::s8_nested}, {"u4_g32_nested_bias", StagedType::s8_group},
+    {"u4_g64_bf16_bias", StagedType::s8_group},    {"table_g32_e8m0", StagedType::f8_row},
 };
 
 struct Shape {
@@ -44,14 +44,16 @@ std::vector<float> staged_on_host(const DeviceLinear& linear, const Formed& form
   OnDevice& on = OnDevice::get();
   const int64_t tokens = formed.view().rows;
   const HostTokens host = host_tokens(formed.view(), cuda::padded_columns(linear.cols()));
-  const cuda::Buffer x = on.upload(host.x), scales = on.upload(host.scales), sums = on.upload(host.sums);
+  const cuda::Buffer x = on.upload(host.x), scales = on.upload(host.scales), sums = on.upload(host.sums),
+                     minima = on.upload(host.minima);
   std::vector<float> y(static_cast<size_t>(tokens * linear.rows()));
   const cuda::Buffer device_y = on.upload(y);
   const auto kernel = linear.choose(tokens);
   EXPECT_TRUE(kernel) << kernel.error().message;
   if (!kernel) return {};
-  const Status done = linear.multiply_staged(**kernel, {tokens, x.address(), scales.address(), sums.address()},
-                                             {device_y.address(), true, linear.rows()}, {}, *on.stream);
+  const Status done =
+      linear.multiply_staged(**kernel, {tokens, x.address(), scales.address(), sums.address(), minima.address()},
+                             {device_y.address(), true, linear.rows()}, {}, *on.stream);
   EXPECT_TRUE(done) << done.error().message;
   const Status ended = on.stream->synchronize();
   EXPECT_TRUE(ended) << ended.error().message;

@@ -1,10 +1,12 @@
 // The contract of the product kernels, on a device: what scalar kernels give, to the bit where the lane promises it,
 // else within the bounds that its arithmetic has. Outputs are poisoned before, and what lies around them must stay.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <limits>
+#include <map>
 
 #include "core/half.h"
 #include "core/restage.h"
@@ -41,13 +43,14 @@ class DeviceProduct {
     EXPECT_TRUE(weights) << weights.error().message;
     const HostTokens tokens = host_tokens(formed_.view(), weights->about().padded_cols);
     const cuda::Buffer x = on.upload(tokens.x), scales = on.upload(tokens.scales), sums = on.upload(tokens.sums);
+    const cuda::Buffer minima = on.upload(tokens.minima);
     const int64_t m = formed_.view().rows, n = packed_.view().rows;
     // A stride with a gap, of multiples of 16 bytes; a row before and after.
     const int64_t stride = f32 ? n + 3 : (n + 15) / 8 * 8, width = f32 ? 4 : 2;
     std::vector<std::byte> y(static_cast<size_t>((m + 2) * stride * width), std::byte{0xFF});
     const cuda::Buffer device_y = on.upload(y);
     const Status launched = on.products->multiply(
-        kernel_, *weights, {m, x.address(), scales.address(), sums.address()},
+        kernel_, *weights, {m, x.address(), scales.address(), sums.address(), minima.address()},
         {device_y.address() + static_cast<cuda::Address>(stride * width), f32, stride}, *on.stream, options);
     EXPECT_TRUE(launched) << launched.error().message;
     const Status done = on.stream->synchronize();
@@ -123,7 +126,10 @@ void expect_right(const GemmKernel& kernel, const Planes& planes, DeviceProduct&
         continue;
       }
       double bound = judged->tolerance[at];
-      if (kernel.staged == StagedType::f8_row) bound += lost_by_e4m3(planes, product.formed(), m, n, 128);
+      if (kernel.staged == StagedType::f8_row) {
+        const int64_t summed = kernel.drain == cuda::Drain::promote ? 128 : planes.cols();
+        bound += lost_by_e4m3(planes, product.formed(), m, n, summed);
+      }
       const bool near = std::fabs(double{y[at]} - judged->y[at]) <= bound;
       EXPECT_TRUE(near) << "token " << m << ", row " << n << ": wanted " << judged->y[at] << " +- " << bound << ", got "
                         << y[at];
@@ -132,10 +138,20 @@ void expect_right(const GemmKernel& kernel, const Planes& planes, DeviceProduct&
   }
 }
 
+/// Random weights; for kernels of any spread of scales, some that exponent words cannot serve.
+Planes planes_for(const GemmKernel& kernel, const WeightSpec& spec, int64_t rows, int64_t cols, uint32_t seed) {
+  Planes planes = random_planes(spec, rows, cols, seed);
+  for (int64_t r = 0; kernel.form == cuda::Form::shift && r < rows; ++r) {
+    planes.row(r).scale[0] = std::ldexp(planes.row(r).scale[1], -13);
+    planes.row(r).codes[0] = 7;
+  }
+  return planes;
+}
+
 /// Records of the kernel's weights, or "" and why it does not take these.
 std::string why_not(const GemmKernel& kernel, const WeightSpec& spec) {
   if (const std::string why = cuda::why_no_records(spec, kernel.staged); !why.empty()) return why;
-  const Planes planes = random_planes(spec, 1, column_unit(spec), 1);
+  const Planes planes = planes_for(kernel, spec, 1, 2 * column_unit(spec), 1);
   const Packed packed(planes, scalar_gemm(kernel.staged).order);
   std::optional<Restaged> made;
   if (restaged(kernel.staged)) made = restage(packed.view(), kernel.staged, 1);
@@ -169,11 +185,11 @@ class CudaProduct : public testing::TestWithParam<int> {
 
 TEST_P(CudaProduct, matches_scalar_for_ragged_shapes) {
   for_each_served(kernel(), [&](const WeightSpec& spec) {
-    const int64_t unit = std::max<int64_t>(32, column_unit(spec));
+    const int64_t unit = std::max<int64_t>(kernel().form == cuda::Form::shift ? 64 : 32, column_unit(spec));
     for (const Shape shape : {Shape{1, 1, unit}, {3, 70, unit * 2}, {64, 128, unit * 3}, {65, 131, unit * 5},
                               {300, 200, 512}, {130, 333, 1024 + 256}}) {
       SCOPED_TRACE(testing::Message() << shape.tokens << " x " << shape.rows << " x " << shape.cols);
-      const Planes planes = random_planes(spec, shape.rows, shape.cols, 5);
+      const Planes planes = planes_for(kernel(), spec, shape.rows, shape.cols, 5);
       const Activations x = Activations::random(shape.tokens, shape.cols, 6);
       DeviceProduct product(kernel(), planes, x.view());
       expect_right(kernel(), planes, product, product.run(true));
@@ -184,7 +200,7 @@ TEST_P(CudaProduct, matches_scalar_for_ragged_shapes) {
 
 TEST_P(CudaProduct, writes_bfloat16_of_the_same_sums_and_the_same_every_time) {
   for_each_served(kernel(), [&](const WeightSpec& spec) {
-    const Planes planes = random_planes(spec, 200, 1024, 7);
+    const Planes planes = planes_for(kernel(), spec, 200, 1024, 7);
     const Activations x = Activations::random(270, 1024, 8);
     DeviceProduct product(kernel(), planes, x.view());
     const std::vector<float> whole = product.run(true), half = product.run(false), again = product.run(true);
@@ -198,7 +214,7 @@ TEST_P(CudaProduct, writes_bfloat16_of_the_same_sums_and_the_same_every_time) {
 
 TEST_P(CudaProduct, a_token_does_not_see_how_many_there_are) {
   for_each_served(kernel(), [&](const WeightSpec& spec) {
-    const Planes planes = random_planes(spec, 140, 768, 9);
+    const Planes planes = planes_for(kernel(), spec, 140, 768, 9);
     const Activations x = Activations::random(260, 768, 10);
     DeviceProduct all(kernel(), planes, x.view());
     const std::vector<float> many = all.run(true);
@@ -214,7 +230,7 @@ TEST_P(CudaProduct, a_token_does_not_see_how_many_there_are) {
 
 TEST_P(CudaProduct, a_token_that_is_not_finite_spoils_itself_alone) {
   for_each_served(kernel(), [&](const WeightSpec& spec) {
-    const Planes planes = random_planes(spec, 70, 512, 11);
+    const Planes planes = planes_for(kernel(), spec, 70, 512, 11);
     Activations x = Activations::random(9, 512, 12);
     DeviceProduct clean(kernel(), planes, x.view());
     const std::vector<float> before = clean.run(true);
@@ -227,6 +243,48 @@ TEST_P(CudaProduct, a_token_that_is_not_finite_spoils_itself_alone) {
       else ASSERT_TRUE(same_bits(before[i], after[i])) << i;
     }
   });
+}
+
+/// All products positive, 16384 columns: what the tensor cores' narrow sums lose, by columns from promotion to promotion.
+TEST(CudaPromotion, keeps_what_narrow_sums_lose) {
+  if (const std::string& missing = OnDevice::get().missing; !missing.empty()) GTEST_SKIP() << missing;
+  constexpr int64_t kCols = 16384, kRows = 16, kTokens = 4;
+  const GemmKernel* promoting = nullptr;
+  const GemmKernel* whole = nullptr;
+  for (const GemmKernel& kernel : cuda::gemm_kernels()) {
+    if (kernel.staged != StagedType::f8_row) continue;
+    if (kernel.form == cuda::Form::exponent) (kernel.drain == cuda::Drain::promote ? promoting : whole) = &kernel;
+  }
+  ASSERT_TRUE(promoting != nullptr && whole != nullptr);
+  const NamedSpec& spec = spec_named("table_g32_e8m0");
+  Planes planes = random_planes(spec.spec, kRows, kCols, 13);
+  for (int64_t n = 0; n < kRows; ++n) {
+    for (int64_t k = 0; k < kCols; ++k) planes.row(n).codes[k] &= 7;
+    for (int64_t g = 0; g < kCols / 32; ++g) planes.row(n).scale[g] = 1.0f;
+  }
+  Activations x = Activations::random(kTokens, kCols, 14);
+  for (int64_t m = 0; m < kTokens; ++m) {
+    for (int64_t k = 0; k < kCols; ++k) x.at(m, k) = std::fabs(x.at(m, k)) + 0.1f;
+  }
+  const auto error = [&](const GemmKernel& kernel, int promote) {
+    DeviceProduct product(kernel, planes, x.view());
+    const std::vector<float> y = product.run(true, {promote, 0});
+    const Judged judged = judge_kernel(scalar_gemm(kernel.staged), planes, product.formed());
+    double off = 0, all = 0;
+    for (size_t i = 0; i < y.size(); ++i) off += std::pow(y[i] - judged.y[i], 2), all += std::pow(judged.y[i], 2);
+    return std::sqrt(off / all);
+  };
+  std::map<int, double> errors;
+  for (const int promote : {128, 256, 512, 1024, 2048, 4096}) {
+    errors[promote] = error(*promoting, promote);
+    RecordProperty(fmt::format("promote_{}", promote), fmt::format("{:.2e}", errors[promote]));
+    fmt::print("promotion every {} columns: relative error {:.2e}\n", promote, errors[promote]);
+  }
+  const double none = error(*whole, 0);
+  fmt::print("no promotion: relative error {:.2e}\n", none);
+  EXPECT_LT(errors[128], 2e-3);
+  EXPECT_LT(errors[512], 2e-3);
+  EXPECT_GT(none, 4 * errors[512]) << "the sums of this device are wider than thought";
 }
 
 INSTANTIATE_TEST_SUITE_P(Cuda, CudaProduct, testing::Range(0, static_cast<int>(cuda::gemm_kernels().size())),

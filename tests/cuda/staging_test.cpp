@@ -27,6 +27,7 @@ const StagingForm kForms[] = {
     {},
     {.element = StagedElement::s8},
     {.element = StagedElement::s8, .group = 256},
+    {.element = StagedElement::s8, .group = 256, .minima = true},
     {.element = StagedElement::s8, .group = 32, .sums = true},
     {.element = StagedElement::s8, .group = 64, .sums = true},
     {.element = StagedElement::s8, .group = 128, .sums = true},
@@ -91,6 +92,7 @@ class Staged {
     if (!staged || !done) return;
     on.download(out_, workspace);
     scales_ = static_cast<size_t>(staged->scales == 0 ? 0 : staged->scales - workspace.address());
+    minima_ = static_cast<size_t>(staged->minima == 0 ? 0 : staged->minima - workspace.address());
     sums_ = static_cast<size_t>(staged->sums == 0 ? 0 : staged->sums - workspace.address());
   }
 
@@ -102,7 +104,9 @@ class Staged {
     const ActivationGroups groups{form == ActivationForm::bf16_as_f32 ? 0
                                   : form_.group == 0                  ? kWholeRow
                                                                       : form_.group,
-                                  form_.sums ? form_.group : 0};
+                                  form_.minima ? 32
+                                  : form_.sums ? form_.group
+                                               : 0};
     const Formed formed(quantizer(*find_isa("scalar"), form), groups, x_.view(), padded);
     const HostTokens wanted = host_tokens(formed.view(), padded);
     for (size_t i = 0; i < wanted.x.size(); ++i) {
@@ -110,7 +114,13 @@ class Staged {
                                       << i / (wanted.x.size() / static_cast<size_t>(tokens));
     }
     expect_parts("scale", scales_, wanted.scales, groups.scales(padded), tokens);
-    expect_parts("sum", sums_, wanted.sums, groups.sums(padded), tokens);
+    expect_parts("sum", sums_, wanted.sums, form_.sums ? groups.sums(padded) : 0, tokens);
+    ASSERT_EQ(minima_ != 0, form_.minima);
+    for (size_t i = 0; form_.minima && i < wanted.minima.size(); ++i) {
+      uint16_t got = 0;
+      std::memcpy(&got, &out_[minima_ + 2 * i], 2);
+      ASSERT_EQ(got, wanted.minima[i]) << "element " << i << " of the minima";
+    }
     for (size_t i = static_cast<size_t>(bytes_); i < out_.size(); ++i) ASSERT_EQ(out_[i], std::byte{0xFF});
   }
 
@@ -124,8 +134,11 @@ class Staged {
     for (int64_t i = 0; i < groups * padded; ++i) {
       float got = 0;
       std::memcpy(&got, &out_[at + static_cast<size_t>(i) * 4], 4);
-      const float want = i % padded < tokens ? wanted[static_cast<size_t>(i)] : 0.0f;
-      ASSERT_TRUE(same_bits(got, want)) << what << " of group " << i / padded << ", token " << i % padded << ": wanted "
+      // The scalar form has NaN past the last token.
+      const int64_t place = i % 16, token = i % padded / 16 * 16 + place / 4 * 2 + place % 4 / 2 * 8 + place % 2;
+      ASSERT_EQ(cuda::token_position(static_cast<int>(token % 16)), place);
+      const float want = token < tokens ? wanted[static_cast<size_t>(i)] : 0.0f;
+      ASSERT_TRUE(same_bits(got, want)) << what << " of group " << i / padded << ", token " << token << ": wanted "
                                         << want << ", got " << got;
     }
   }
@@ -133,7 +146,7 @@ class Staged {
   StagingForm form_;
   Activations x_;
   int64_t bytes_ = 0;
-  size_t scales_ = 0, sums_ = 0;
+  size_t scales_ = 0, sums_ = 0, minima_ = 0;
   std::vector<std::byte> out_;
 };
 
@@ -173,6 +186,7 @@ TEST(CudaStagingForm, is_what_the_lane_multiplies_and_equal_where_inputs_may_be_
   EXPECT_FALSE(cuda::staging_form(StagedType::s8_group, 32) == cuda::staging_form(StagedType::s8_group, 64));
   EXPECT_EQ(cuda::name(cuda::staging_form(StagedType::s8_group, 16)), "s8 by 32 with sums");
   EXPECT_EQ(cuda::name(cuda::staging_form(StagedType::s8_block, 128)), "s8 by 256");
+  EXPECT_EQ(cuda::name(cuda::staging_form(StagedType::s8_nested, 32)), "s8 by 256 with minima");
   EXPECT_EQ(cuda::name(cuda::staging_form(StagedType::f8_row, 32)), "e4m3 by row");
 }
 
@@ -182,6 +196,8 @@ TEST(CudaStagingForm, needs_room_for_codes_scales_and_sums_each_from_a_multiple_
   EXPECT_EQ(cuda::staging_bytes({.element = StagedElement::s8, .group = 256}, 64, 300), 64 * 384 + 2 * 320 * 4);
   EXPECT_EQ(cuda::staging_bytes({.element = StagedElement::s8, .group = 64, .sums = true}, 64, 128),
             64 * 128 + 2 * 2 * 320 * 4);
+  EXPECT_EQ(cuda::staging_bytes({.element = StagedElement::s8, .group = 256, .minima = true}, 64, 384),
+            64 * 384 + 2 * 320 * 4 + 2 * 320 * 32);
 }
 
 class FakeStaging : public testing::Test {

@@ -47,6 +47,11 @@ __device__ __forceinline__ void load_codes(uint32_t at, Eight<kCode> (&codes)[2]
   }
 }
 
+/// 0, 0.5, 1, 1.5, 2, 3, 4, 6 times a power of two in E4M3: `exponent` is the field of what 0.5 becomes, 1 to 12.
+__device__ __forceinline__ uint2 e2m1_magnitudes(uint32_t exponent) {
+  return {exponent * 0x08080800u + 0x0c080000u, exponent * 0x08080808u + 0x1c181410u};
+}
+
 /// Two quads of E4M3 from the eight codes of a word: magnitudes by the low three bits of nibble 4 q + e, the sign of
 /// code e in bit 8 e + 7 (q = 0) or 8 e + 3.
 __device__ __forceinline__ uint32_t e4m3_quad(uint32_t word, int q, const uint2& magnitudes) {
@@ -90,19 +95,24 @@ __device__ __forceinline__ float widen(uint32_t bits, bool is_bf16) {
 template <Form kForm>
 __device__ __forceinline__ Scale exact_scale(uint32_t word, bool is_bf16, uint32_t super) {
   if constexpr (kForm == Form::nested) {
-    const auto sub = [&](int byte) { return static_cast<float>(static_cast<int8_t>(word >> byte * 8)); };
+    // 2^23 + 128 + an int8, in place of a slow conversion.
+    const auto sub = [&](int byte) {
+      return __uint_as_float(permute(word ^ 0x8080u, 0x4b000000u, 0x7440 + byte)) - 8388736.0f;
+    };
     return {__fmul_rn(widen(super, false), sub(0)), -__fmul_rn(widen(super >> 16, false), sub(1))};
   }
   return {widen(word, is_bf16), kForm == Form::pair ? widen(word >> 16, is_bf16) : 0.0f};
 }
 
-/// The four weights of a quad in fp32, each operation rounded once. `offset` = 2^23 + zero.
+/// The four weights of a quad in fp32, each operation of the definition rounded once: (2^n + code) * scale + (-2^n -
+/// zero) * scale is exact before its one rounding, for the second product has at most 24 bits.
 template <bool kBias>
-__device__ __forceinline__ void weights_of(uint32_t bytes, const Scale& scale, float offset, float (&w)[4]) {
+__device__ __forceinline__ void weights_of(uint32_t bytes, const Scale& scale, const GemmArgs& args, float (&w)[4]) {
+  const float less = scale.scale * args.offset;
 #pragma unroll
   for (int e = 0; e < 4; ++e) {
-    const float level = __uint_as_float(permute(bytes, 0x4b000000u, 0x7440 + e)) - offset;
-    w[e] = __fmul_rn(scale.scale, level);
+    const float lifted = __uint_as_float(permute(bytes, args.magic, args.selector + e * args.step));
+    w[e] = fmaf(lifted, scale.scale, less);
     if constexpr (kBias) w[e] = __fadd_rn(w[e], scale.bias);
   }
 }

@@ -1,5 +1,6 @@
 // The product kernels, by name.
 #include "cuda/device/gemm_group.cuh"
+#include "cuda/device/gemm_nested.cuh"
 #include "cuda/gemm_list.h"
 
 namespace octalane::cuda {
@@ -15,6 +16,11 @@ namespace octalane::cuda {
       name(const __grid_constant__ GemmArgs args) {                                                        \
     gemm_groups<GroupShape<Code::code, Form::form, __VA_ARGS__>>(args);                                                \
   }
-OCTALANE_GEMMS(GEMM, GROUP_GEMM)
+#define NESTED_GEMM(name, code, ...)                                                                       \
+  extern "C" __global__ void __launch_bounds__(NestedShape<Code::code, __VA_ARGS__>::kThreads, 1)          \
+      name(const __grid_constant__ GemmArgs args) {                                                        \
+    gemm_nested<NestedShape<Code::code, __VA_ARGS__>>(args);                                               \
+  }
+OCTALANE_GEMMS(GEMM, GROUP_GEMM, NESTED_GEMM)
 
 }  // namespace octalane::cuda

@@ -25,6 +25,12 @@ struct OperandType<Operand::bf16> {
   using Type = Bf16;
 };
 
+struct First {
+  static constexpr int value = 0;
+};
+struct Second {
+  static constexpr int value = 1;
+};
 struct True {
   static constexpr bool value = true;
 };
@@ -156,20 +162,21 @@ struct StageCodes {
     for (int h = 0; h < 2; ++h) {
       if constexpr (S::kWide) {
         const bool is_bf16 = args.bf16_scales != 0;
-        const float offset = 8388608.0f + static_cast<float>(args.zero);
         Scale scale = exact_scale<S::kForm>(word(0, u, h, 0), is_bf16, supers[h]);
 #pragma unroll
         for (int q = 0; q < 2; ++q) {
           if (S::kWords == 4 && q == 1) scale = exact_scale<S::kForm>(word(0, u, h, 1), is_bf16, supers[h]);
           float w[4];
-          weights_of<S::kForm != Form::single>(codes[0][u][h].quad(q, table), scale, offset, w);
+          weights_of<S::kForm != Form::single>(codes[0][u][h].quad(q, table), scale, args, w);
           a[q][h] = pack_bf16(w[0], w[1]);
           a[q][h + 2] = pack_bf16(w[2], w[3]);
         }
       } else if constexpr (S::kE4m3) {
 #pragma unroll
         for (int j = 0; j < 2; ++j) {
-          const uint2 magnitudes = shared_64(tables + word(u, j, h, 0) * 8);
+          uint2 magnitudes;
+          if constexpr (S::kTables) magnitudes = shared_64(tables + word(u, j, h, 0));
+          else magnitudes = e2m1_magnitudes(word(u, j, h, 0));
           a[j][h] = e4m3_quad(codes[u][j][h].word[0], 0, magnitudes);
           a[j][h + 2] = e4m3_quad(codes[u][j][h].word[0], 1, magnitudes);
         }
@@ -285,26 +292,27 @@ __device__ __forceinline__ void consume(const GemmArgs& args, uint8_t* shared, u
           row_scale[0] = rows[0], row_scale[1] = rows[8];
         }
 #pragma unroll
-        for (int j = 0; j < S::kTokens / 8; ++j) {
-          const float2 token_scale = *reinterpret_cast<const float2*>(scales + 8 * j + 2 * (lane % 4));
+        for (int j = 0; j < S::kTokens / 8; j += 2) {
+          const float4 four = *reinterpret_cast<const float4*>(scales + 8 * j + 4 * (lane % 4));
+          const float tokens[4] = {four.x, four.y, four.z, four.w};
 #pragma unroll
-          for (int e = 0; e < 4; ++e) {
-            float value = static_cast<float>(sums[4 * j + e]);
-            if constexpr (S::kDrain == Drain::block) value *= row_scale[e / 2];
-            totals[4 * j + e] = fmaf(value, e % 2 ? token_scale.y : token_scale.x, totals[4 * j + e]);
+          for (int i = 0; i < 8; ++i) {
+            float value = static_cast<float>(sums[4 * j + i]);
+            if constexpr (S::kDrain == Drain::block) value *= row_scale[i / 2 % 2];
+            totals[4 * j + i] = fmaf(value, tokens[i / 4 * 2 + i % 2], totals[4 * j + i]);
           }
         }
       }
     };
     // Operands are complete before the first instruction: nothing is to stand between the two.
     const auto issue = [&](uint32_t(&operands)[2][4], uint32_t at, int u) {
-      const uint64_t tokens = descriptor(at) + 4 * u;
+      const uint32_t tokens = (at >> 4) + 4 * u;  // 16 bytes a step
       pin_all(operands[0]);
       pin_all(operands[1]);
       wgmma_fence();
-      wgmma(Type{}, sums, operands[0], tokens, fresh);
+      wgmma(Type{}, sums, operands[0], descriptor_of(tokens), fresh);
       fresh = 0;
-      wgmma(Type{}, sums, operands[1], tokens + 2, 0);
+      wgmma(Type{}, sums, operands[1], descriptor_of(tokens + 2), 0);
       wgmma_commit();
     };
     // One stage; its first unit is decoded. The next stage's barrier is tried early, and its codes are read while this
@@ -367,7 +375,7 @@ __device__ __forceinline__ void consume(const GemmArgs& args, uint8_t* shared, u
         args, place, group, base + S::kTilesAt + group * S::kTiles * S::kTileBytes, [&](int j, float (&values)[4]) {
           float2 scales{};
           if constexpr (S::kTokenScales) {
-            scales = *reinterpret_cast<const float2*>(token_scales + 8 * j + 2 * (lane % 4));
+            scales = *reinterpret_cast<const float2*>(token_scales + j / 2 * 16 + lane % 4 * 4 + j % 2 * 2);
           }
 #pragma unroll
           for (int e = 0; e < 4; ++e) {
@@ -409,7 +417,7 @@ __device__ __forceinline__ void run_roles(const GemmArgs& args, Produce produce,
     }
     barrier_init_fence();
   }
-  if constexpr (S::kOperand == Operand::e4m3) {
+  if constexpr (S::kForm == Form::shift) {
     if (threadIdx.x < kShifts) {
       *reinterpret_cast<uint64_t*>(shared + S::kTablesAt + threadIdx.x * 8) = args.shifted[threadIdx.x];
     }

@@ -48,16 +48,18 @@ __device__ __forceinline__ void drain_group(const Scale (&rows)[2], const float*
                                             float (&totals)[S::kTokens / 2]) {
   pin_all(sums);
 #pragma unroll
-  for (int j = 0; j < S::kTokens / 8; ++j) {
-    const float2 scales = *reinterpret_cast<const float2*>(tokens + 8 * j);
-    float2 codes{};
-    if constexpr (S::kBias) codes = *reinterpret_cast<const float2*>(tokens + S::kGroups * S::kTokens + 8 * j);
+  for (int j = 0; j < S::kTokens / 8; j += 2) {
+    const float4 s = *reinterpret_cast<const float4*>(tokens + 8 * j);
+    float4 c{};
+    if constexpr (S::kBias) c = *reinterpret_cast<const float4*>(tokens + S::kGroups * S::kTokens + 8 * j);
+    const float scales[4] = {s.x, s.y, s.z, s.w}, codes[4] = {c.x, c.y, c.z, c.w};
 #pragma unroll
-    for (int e = 0; e < 4; ++e) {
-      const Scale& row = rows[e / 2];
-      const auto dot = static_cast<float>(sums[4 * j + e]);
-      const float t = S::kBias ? fmaf(row.scale, dot, row.bias * (e % 2 ? codes.y : codes.x)) : row.scale * dot;
-      totals[4 * j + e] = fmaf(e % 2 ? scales.y : scales.x, t, totals[4 * j + e]);
+    for (int i = 0; i < 8; ++i) {
+      const Scale& row = rows[i / 2 % 2];
+      const int token = i / 4 * 2 + i % 2;
+      const auto dot = static_cast<float>(sums[4 * j + i]);
+      const float t = S::kBias ? fmaf(row.scale, dot, row.bias * codes[token]) : row.scale * dot;
+      totals[4 * j + i] = fmaf(scales[token], t, totals[4 * j + i]);
     }
   }
 }
@@ -102,7 +104,7 @@ __device__ __forceinline__ void consume_groups(const GemmArgs& args, uint8_t* sh
         wgmma_fence();
 #pragma unroll
         for (int i = 0; i < S::kSteps; ++i) {
-          wgmma(S8{}, sums[set], a[set][i], descriptor(stage) + 2 * (g * S::kSteps + i), i == 0);
+          wgmma(S8{}, sums[set], a[set][i], descriptor_of((stage >> 4) + 2 * (g * S::kSteps + i)), i == 0);
         }
         wgmma_commit();
       };
@@ -119,12 +121,13 @@ __device__ __forceinline__ void consume_groups(const GemmArgs& args, uint8_t* sh
           scales[h] = exact_scale<S::kForm>(word, args.bf16_scales != 0, super);
         }
         const auto* tokens = reinterpret_cast<const float*>(shared + (stage - base) + S::kScalesAt);
-        drain_group<S>(scales, tokens + g * S::kTokens + 2 * (lane % 4), sums[g % S::kSets], totals);
+        drain_group<S>(scales, tokens + g * S::kTokens + 4 * (lane % 4), sums[g % S::kSets], totals);
       };
-      issue(0);
+      if constexpr (S::kSets == 2) issue(0);
 #pragma unroll
       for (int g = 0; g < S::kGroups; ++g) {
-        if (g + 1 < S::kGroups) {
+        if (S::kSets == 1) issue(g);
+        if (S::kSets == 2 && g + 1 < S::kGroups) {
           issue(g + 1);
           wgmma_wait<1>();
         } else {

@@ -17,4 +17,16 @@ __device__ __forceinline__ uint64_t descriptor(uint32_t address) {
   return uint64_t{(address & 0x3FFFF) >> 4} | 1ull << 16 | 64ull << 32 | 1ull << 62;
 }
 
+/// The same, of an address in units of 16 bytes: only the lower word changes.
+__device__ __forceinline__ uint64_t descriptor_of(uint32_t sixteens) {
+  uint64_t whole;
+  asm("mov.b64 %0, {%1, %2};" : "=l"(whole) : "r"(sixteens | 1u << 16), "r"(64u | 1u << 30));
+  return whole;
+}
+
+/// 16 bfloat16 columns of K, unswizzled: 8 rows of 16 bytes follow each other, the second half of K behind the first.
+__device__ __forceinline__ uint64_t plain_descriptor(uint32_t address) {
+  return uint64_t{(address & 0x3FFFF) >> 4} | 8ull << 16 | 16ull << 32;
+}
+
 }  // namespace octalane::cuda

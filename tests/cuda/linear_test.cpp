@@ -124,6 +124,21 @@ TEST_F(FakeLinear, that_a_re_encoding_would_spoil_is_bound_without_it_and_says_s
   EXPECT_THAT(kernel_of(*f8, 1), HasSubstr("bf16_gemv"));
 }
 
+TEST_F(FakeLinear, takes_the_kernel_that_its_records_turned_out_to_need) {
+  Planes planes = random_planes(spec_named("table_g32_e8m0").spec, 64, 256, 45);
+  const auto close = bind(planes, {.forced = StagedType::f8_row});
+  ASSERT_TRUE(close) << close.error().message;
+  EXPECT_THAT(kernel_of(*close, 512), HasSubstr("-exponent-"));
+  EXPECT_THAT(kernel_of(*close, 512), testing::Not(HasSubstr("whole")));
+  for (int64_t n = 0; n < 64; ++n) {
+    for (int g = 0; g < 8; ++g) planes.row(n).scale[g] = g == 0 ? 0x1p-13f : 1.0f;
+  }
+  const auto apart = bind(planes, {.forced = StagedType::f8_row});
+  ASSERT_TRUE(apart) << apart.error().message;
+  EXPECT_EQ(apart->fallback(), "");
+  EXPECT_THAT(kernel_of(*apart, 512), HasSubstr("-shift-"));
+}
+
 TEST_F(FakeLinear, that_no_kernel_serves_is_an_error_with_its_name) {
   const auto books = bind(random_planes(spec_named("m2v8_g128").spec, 64, 256, 43));
   ASSERT_FALSE(books);

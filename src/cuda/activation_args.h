@@ -16,6 +16,8 @@ struct ActivationArgs {
   void* staged;      ///< [tokens][padded_cols] bfloat16, int8 or E4M3, aligned to 16 bytes; zeros past `cols`
   float* scales;     ///< [ceil(padded_cols / group)][padded_tokens], 0 past `tokens`; s8 and e4m3
   float* sums;       ///< s8: [padded_cols / sum_group][padded_tokens], 0 past `tokens`; null: none
+  uint16_t* minima;  ///< s8: sums of 32 codes, [ceil(padded_cols / 256)][padded_tokens][16] bfloat16 by
+                     ///< minima_position, 0 past `tokens`; null: none. Not beside `sums`
   int32_t tokens, cols;
   int32_t padded_tokens;
   int32_t padded_cols;  ///< `cols` rounded up to kPanelCols

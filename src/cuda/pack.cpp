@@ -29,7 +29,7 @@ ScaleWords exact_words(const ScaleSpec& scale) {
 ScaleWords words_for(const WeightSpec& spec, StagedType staged, const Restaged* restaged) {
   if (re_encodes_int8(staged)) return ScaleWords::staged;
   if (staged != StagedType::f8_row) return exact_words(spec.scale);
-  return restaged->spread <= kMostExponentSpread ? ScaleWords::exponent : ScaleWords::shift;
+  return restaged == nullptr || restaged->spread <= kMostExponentSpread ? ScaleWords::exponent : ScaleWords::shift;
 }
 
 Code code_for(const CodeSpec& code) {
@@ -131,7 +131,8 @@ class Packer {
       case ScaleWords::staged: return staged_word(n, column, word);
       // Groups of zeros may lie further down; any word serves them.
       case ScaleWords::exponent:
-        word = kMostExponentSpread + 1 - std::min<uint32_t>(kMostExponentSpread, shift(unit(n, 0), in_effect(column).scale));
+        word = kMostExponentSpread + 1 -
+               std::min<uint32_t>(kMostExponentSpread, shift(unit(n, 0), in_effect(column).scale));
         break;
       case ScaleWords::shift: word = 8 * shift(unit(n, 0), in_effect(column).scale); break;
       case ScaleWords::nested:
@@ -207,7 +208,18 @@ void set_levels(const CodeSpec& code, Records& out) {
   }
 }
 
+int64_t count_supers(const Records& records) {
+  if (records.scales != ScaleWords::nested) return 0;
+  return records.padded_rows * ((records.padded_cols / kPanelCols + 1) / 2);
+}
+
+int64_t count_bytes(const Records& records) {
+  return records.padded_rows / kRecordRows * (records.padded_cols / kRecordCols) * records.layout.bytes;
+}
+
 }  // namespace
+
+int64_t read_bytes(const Records& records) { return count_bytes(records) + count_supers(records) * 4; }
 
 std::string why_no_records(const WeightSpec& spec, StagedType staged) {
   const CodeSpec& code = spec.code;
@@ -241,24 +253,29 @@ std::string why_no_records(const WeightSpec& spec, StagedType staged) {
   }
 }
 
-Expected<Records> pack_records(const PackedView& weights, StagedType staged, const Restaged* restaged, int threads) {
-  const WeightSpec& spec = weights.spec;
-  if (const std::string why = why_no_records(spec, staged); !why.empty()) return fail("cuda: {}: {}", name(staged), why);
+Expected<Records> describe_records(const WeightSpec& spec, int64_t rows, int64_t cols, StagedType staged,
+                                   const Restaged* restaged) {
+  if (const std::string why = why_no_records(spec, staged); !why.empty())
+    return fail("cuda: {}: {}", name(staged), why);
   Records out;
   out.spec = spec;
   out.staged = staged;
   out.code = code_for(spec.code);
   out.scales = words_for(spec, staged, restaged);
   out.group = spec.scale.group;
-  out.rows = weights.rows, out.cols = weights.cols;
-  out.padded_rows = padded(weights.rows, kPanelRows), out.padded_cols = padded(weights.cols, kPanelCols);
+  out.rows = rows, out.cols = cols;
+  out.padded_rows = padded(rows, kPanelRows), out.padded_cols = padded(cols, kPanelCols);
   out.layout = record_layout(code_bits(out.code), out.group, out.scales);
   set_levels(spec.code, out);
-  const int64_t blocks = out.padded_rows / kRecordRows;
-  out.bytes.resize(static_cast<size_t>(blocks * (out.padded_cols / kRecordCols) * out.layout.bytes));
-  if (out.scales == ScaleWords::nested) {
-    out.supers.resize(static_cast<size_t>(blocks * ((out.padded_cols / kPanelCols + 1) / 2) * kRecordRows));
-  }
+  return out;
+}
+
+Expected<Records> pack_records(const PackedView& weights, StagedType staged, const Restaged* restaged, int threads) {
+  Expected<Records> described = describe_records(weights.spec, weights.rows, weights.cols, staged, restaged);
+  if (!described) return described;
+  Records& out = *described;
+  out.bytes.resize(static_cast<size_t>(count_bytes(out)));
+  out.supers.resize(static_cast<size_t>(count_supers(out)));
   if (restaged != nullptr) out.unit_scales.resize(static_cast<size_t>(restaged->units * out.padded_rows));
   std::atomic<int64_t> unfit{-1};
   parallel_for(threads, (weights.rows + kRecordRows - 1) / kRecordRows, 1, [&](int, int64_t begin, int64_t end) {
@@ -267,8 +284,9 @@ Expected<Records> pack_records(const PackedView& weights, StagedType staged, con
       if (!packer.row(n)) unfit = n;
     }
   });
-  if (unfit >= 0) return fail("cuda: {}: row {}: a group's scale goes far beyond its codes", name(staged), unfit.load());
-  return out;
+  if (unfit >= 0)
+    return fail("cuda: {}: row {}: a group's scale goes far beyond its codes", name(staged), unfit.load());
+  return described;
 }
 
 }  // namespace octalane::cuda

@@ -23,17 +23,25 @@ struct Records {
   int group = 0;  ///< of the format: 16 to 128
   int64_t rows = 0, cols = 0, padded_rows = 0, padded_cols = 0;
   RecordLayout layout;
-  int zero = 0;                       ///< of codes; 128 for tables, whose levels are looked up with 128 added
-  int pivot = 0;                      ///< staged words say the value of this code
-  std::array<uint8_t, 16> table{};    ///< levels + 128
+  int zero = 0;                             ///< of codes; 128 for tables, whose levels are looked up with 128 added
+  int pivot = 0;                            ///< staged words say the value of this code
+  std::array<uint8_t, 16> table{};          ///< levels + 128
   std::array<uint64_t, kShifts> shifted{};  ///< f8.row: eight magnitudes a shift
   std::vector<std::byte> bytes;
-  std::vector<uint32_t> supers;       ///< nested scales
-  std::vector<float> unit_scales;     ///< re-encoded lanes: [units][padded rows]
+  std::vector<uint32_t> supers;    ///< nested scales
+  std::vector<float> unit_scales;  ///< re-encoded lanes: [units][padded rows]
 };
+
+/// Bytes of codes and scales that a product reads: of records, and of the super-group scales beside them.
+int64_t read_bytes(const Records& records);
 
 /// Why weights of this spec have no records for a lane, for a person to read; empty = they have.
 std::string why_no_records(const WeightSpec& spec, StagedType staged);
+
+/// Records without their bytes: what there is to know before weights are packed. `restaged`: as pack_records has it;
+/// null: not known yet, scales of a row lie together then. Error: why_no_records.
+Expected<Records> describe_records(const WeightSpec& spec, int64_t rows, int64_t cols, StagedType staged,
+                                   const Restaged* restaged = nullptr);
 
 /// `restaged`: of the same type, for lanes that re-encode; else null. Errors: why_no_records; int8 levels of a group
 /// that do not fit 16 bits on their way (scales far beyond what its codes use).

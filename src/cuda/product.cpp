@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "cuda/address.h"
 #include "cuda/code.h"
 #include "cuda/gemm_args.h"
 #include "cuda/tensor_map.h"
@@ -20,12 +21,6 @@ Expected<Buffer> upload_bytes(const Session& session, std::span<const std::byte>
 }
 
 int words_of(const GemmKernel& kernel) { return kernel.staged == StagedType::bf16 ? 64 : 128; }
-
-/// A device address as device code has it.
-template <class T>
-T* pointer(Address address) {
-  return reinterpret_cast<T*>(static_cast<uintptr_t>(address));
-}
 
 }  // namespace
 

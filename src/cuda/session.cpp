@@ -10,15 +10,17 @@ namespace {
 /// Launches, and does not wait.
 Status start(const DriverApi& api, FunctionHandle function, const Grid& grid, StreamHandle stream, void** arguments) {
   const auto blocks = static_cast<unsigned>(grid.blocks), threads = static_cast<unsigned>(grid.threads);
+  const auto blocks_y = static_cast<unsigned>(grid.blocks_y);
   const auto shared_bytes = static_cast<unsigned>(grid.shared_bytes);
   if (grid.cluster == 1) {
     return check(api,
-                 api.launch_kernel(function, blocks, 1, 1, threads, 1, 1, shared_bytes, stream, arguments, nullptr),
+                 api.launch_kernel(function, blocks, blocks_y, 1, threads, 1, 1, shared_bytes, stream, arguments, nullptr),
                  "cuLaunchKernel");
   }
   LaunchAttribute cluster{.id = LaunchAttribute::kClusterDimension,
                           .value = {static_cast<unsigned>(grid.cluster), 1, 1}};
   const LaunchConfig config{.grid_x = blocks,
+                            .grid_y = blocks_y,
                             .block_x = threads,
                             .shared_bytes = shared_bytes,
                             .stream = stream,

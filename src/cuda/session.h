@@ -34,6 +34,7 @@ struct Grid {
   int blocks = 1, threads = 1;
   int shared_bytes = 0;  ///< dynamic
   int cluster = 1;       ///< blocks of a cluster, of which `blocks` is a multiple
+  int blocks_y = 1;      ///< rows of as many blocks
 };
 
 /// A cubin or fatbin on the device, unloaded with its owner; no kernel of it may then be running.

@@ -17,7 +17,7 @@ cuda::DriverApi fake_driver(const char* failing = "", int with = kUnknownError, 
 
 struct FakeLaunch {
   std::string function;
-  unsigned blocks = 0, threads = 0, shared_bytes = 0, cluster = 1;
+  unsigned blocks = 0, threads = 0, shared_bytes = 0, cluster = 1, blocks_y = 1;
   bool in_graph = false;
   double seconds = 0;
 };

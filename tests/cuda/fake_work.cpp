@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <new>
 #include <utility>
 
 #include "cuda/fake_driver.h"
@@ -76,15 +77,17 @@ Result copy(const char* call, void* to, const void* from, size_t bytes) {
 
 void* pointer(Address address) { return reinterpret_cast<void*>(static_cast<uintptr_t>(address)); }
 
+constexpr std::align_val_t kAllocationAlignment{256};  // as the driver's
+
 void add_memory(DriverApi& api) {
   api.mem_alloc = [](Address* to, size_t bytes) {
     if (const Result result = fake_result("cuMemAlloc"); result != 0) return result;
-    *to = reinterpret_cast<uintptr_t>(new std::byte[bytes]);
+    *to = reinterpret_cast<uintptr_t>(::operator new(bytes, kAllocationAlignment));
     ++fake_work().live;
     return 0;
   };
   api.mem_free = [](Address address) {
-    delete[] static_cast<std::byte*>(pointer(address));
+    ::operator delete(pointer(address), kAllocationAlignment);
     --fake_work().live;
     return 0;
   };
@@ -131,13 +134,17 @@ void add_modules(DriverApi& api) {
     *value = which == FunctionAttribute::registers ? 168 : 0;
     return fake_result("cuFuncGetAttribute");
   };
-  api.launch_kernel = [](FunctionHandle function, unsigned blocks, unsigned, unsigned, unsigned threads, unsigned,
-                         unsigned, unsigned shared_bytes, StreamHandle stream, void** arguments, void**) {
-    return start("cuLaunchKernel", function, {.blocks = blocks, .threads = threads, .shared_bytes = shared_bytes},
-                 stream, arguments);
+  api.launch_kernel = [](FunctionHandle function, unsigned blocks, unsigned blocks_y, unsigned, unsigned threads,
+                         unsigned, unsigned, unsigned shared_bytes, StreamHandle stream, void** arguments, void**) {
+    return start("cuLaunchKernel", function,
+                 {.blocks = blocks, .threads = threads, .shared_bytes = shared_bytes, .blocks_y = blocks_y}, stream,
+                 arguments);
   };
   api.launch_kernel_ex = [](const LaunchConfig* config, FunctionHandle function, void** arguments, void**) {
-    FakeLaunch launch{.blocks = config->grid_x, .threads = config->block_x, .shared_bytes = config->shared_bytes};
+    FakeLaunch launch{.blocks = config->grid_x,
+                      .threads = config->block_x,
+                      .shared_bytes = config->shared_bytes,
+                      .blocks_y = config->grid_y};
     for (unsigned i = 0; i < config->attribute_count; ++i) {
       if (config->attributes[i].id == 4) launch.cluster = config->attributes[i].value[0];
     }
@@ -193,6 +200,10 @@ FakeWork& fake_work() {
 }
 
 void add_fake_work(DriverApi& api) {
+  api.tensor_map_encode_tiled = [](TensorMap*, TensorElement, uint32_t, void*, const uint64_t*, const uint64_t*,
+                                   const uint32_t*, const uint32_t*, int, int, int, int) {
+    return fake_result("cuTensorMapEncodeTiled");
+  };
   add_memory(api);
   add_modules(api);
   add_events(api);

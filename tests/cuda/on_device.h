@@ -7,7 +7,7 @@
 #include <optional>
 #include <vector>
 
-#include "cuda/product.h"
+#include "cuda/linear.h"
 
 namespace octalane::test {
 
@@ -16,6 +16,7 @@ struct OnDevice {
   std::optional<cuda::DriverApi> api;
   std::optional<cuda::Session> session;
   std::optional<cuda::Products> products;
+  std::optional<cuda::LinearKernels> kernels;  ///< with nominal rates
   std::optional<cuda::Stream> stream;
   std::string missing;
 
@@ -66,6 +67,9 @@ inline Status OnDevice::open() {
   auto loaded = cuda::Products::load(*session);
   if (!loaded) return fail_with(loaded);
   products.emplace(std::move(*loaded));
+  auto all = cuda::LinearKernels::load(*session);
+  if (!all) return fail_with(all);
+  kernels.emplace(std::move(*all));
   return {};
 }
 

@@ -106,15 +106,19 @@ TEST(CudaSession, launches_with_structs_addresses_and_numbers_in_their_order) {
   ASSERT_TRUE(session->enqueue(*kernel, {.blocks = 132, .threads = 384, .shared_bytes = 1000}, *stream, wanted, -7));
   EXPECT_EQ(seen.words[4], 5u);
   EXPECT_EQ(number, -7);
-  ASSERT_TRUE(session->enqueue(*kernel, {.blocks = 8, .threads = 32, .cluster = 4}, *stream, wanted, 0));
+  ASSERT_TRUE(session->enqueue(*kernel, {.blocks = 8, .threads = 32, .cluster = 4, .blocks_y = 3}, *stream, wanted, 0));
+  ASSERT_TRUE(session->enqueue(*kernel, {.blocks_y = 5}, *stream, wanted, 0));
   const auto& launches = fake_work().launches;
-  ASSERT_EQ(launches.size(), 2u);
+  ASSERT_EQ(launches.size(), 3u);
   EXPECT_EQ(launches[0].function, "multiply");
   EXPECT_EQ(launches[0].blocks, 132u);
   EXPECT_EQ(launches[0].threads, 384u);
   EXPECT_EQ(launches[0].shared_bytes, 1000u);
   EXPECT_EQ(launches[0].cluster, 1u);
+  EXPECT_EQ(launches[0].blocks_y, 1u);
   EXPECT_EQ(launches[1].cluster, 4u);
+  EXPECT_EQ(launches[1].blocks_y, 3u);
+  EXPECT_EQ(launches[2].blocks_y, 5u);
 }
 
 TEST(CudaSession, keeps_several_modules_apart_and_unloads_one_alone) {

@@ -30,7 +30,7 @@ const std::vector<Room>& rooms() {
       {"kernels", {"core"}},
       {"plan", {"core", "kernels"}},
       {"linear", {"core", "formats", "weights", "plan", "kernels"}},
-      {"probe", {"core", "files", "formats", "weights", "kernels", "plan", "linear"}},
+      {"probe", {"core", "files", "formats", "weights", "kernels", "plan", "linear", "cuda"}},
       {"cuda", {"core", "weights"}},
       {"model", {"core", "files", "formats", "checkpoint", "linear", "kernels"}},
       {"gate", {"core", "files", "formats", "checkpoint", "linear", "model", "kernels"}},

@@ -136,9 +136,25 @@ Staged stage(StagedType staged, const Planes& planes) {
   return out;
 }
 
+/// Weights of levels before any rounding but that of nested scales.
+Staged unrounded_levels(const Planes& planes) {
+  Staged out{{}, {}};
+  for (int64_t n = 0; n < planes.rows(); ++n) {
+    const PlaneRow row = planes.row(n);
+    for (int64_t k = 0; k < planes.cols(); ++k) {
+      const auto [scale, bias] = scales_of(planes.spec(), row, k);
+      const double product = double{scale} * planes.spec().code.level(row.codes[k]);
+      out.weight.push_back(product + bias);
+      out.magnitude.push_back(std::fabs(product) + std::fabs(double{bias}));
+    }
+  }
+  return out;
+}
+
 /// Codebook weights before any rounding but that of their sums, and the magnitudes of their codewords.
 Staged unrounded(const Planes& planes) {
   const CodeSpec& code = planes.spec().code;
+  if (!code.is_codebook()) return unrounded_levels(planes);
   Staged out{{}, {}};
   for (int64_t n = 0; n < planes.rows(); ++n) {
     const PlaneRow row = planes.row(n);

@@ -22,7 +22,8 @@ struct Judged {
 /// that meet in an output times the roundings on its way (one per column for bf16; for s8.group one per activation
 /// group, and up to 8 in a group: two of the reference weight, of D, of R, and of the terms; for f8 lanes one per
 /// column of a partial sum, one per partial sum, and 3 for scales).
-/// Unrounded weights are the decoded ones, and each codeword of theirs meets the activation by itself.
+/// Unrounded weights are the decoded ones, without the rounding of their decoding: each codeword of theirs meets the
+/// activation by itself, or each level and each bias.
 Judged judge_kernel(StagedType staged, Exactness exactness, const Planes& planes, const Formed& x);
 inline Judged judge_kernel(const Kernel& kernel, const Planes& planes, const Formed& x) {
   return judge_kernel(kernel.staged, kernel.exactness, planes, x);

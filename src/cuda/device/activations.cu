@@ -105,6 +105,23 @@ __device__ __forceinline__ void store_bf16(const ActivationArgs& args, int colum
   *reinterpret_cast<uint4*>(to) = second ? uint4{low, high, words[1], words[3]} : uint4{words[0], words[2], low, high};
 }
 
+/// Where the scale or sum of this block's token lies, of a group.
+__device__ __forceinline__ int64_t scale_index(const ActivationArgs& args, int group) {
+  return int64_t{group} * args.padded_tokens + blockIdx.x;
+}
+
+/// The sum of 32 codes from `column` on, as a multiple of 32 and a rest; ties go away from zero. The last block of 256
+/// columns is whole.
+__device__ __forceinline__ void store_minima(const ActivationArgs& args, int column, int sum) {
+  if (column >= (args.padded_cols + kSuperCols - 1) / kSuperCols * kSuperCols) return;
+  const int whole = (abs(sum) + 16) / 32 * 32, signed_whole = sum < 0 ? -whole : whole;
+  uint16_t* const block = args.minima + int64_t{column / kSuperCols} * args.padded_tokens * 16;
+  const int g = column % kSuperCols / 32;
+  // Both are exact: at most eight significant bits.
+  block[minima_position(blockIdx.x, g, false)] = __float_as_uint(static_cast<float>(signed_whole)) >> 16;
+  block[minima_position(blockIdx.x, g, true)] = __float_as_uint(static_cast<float>(sum - signed_whole)) >> 16;
+}
+
 /// A unit as codes, and its part of the sums.
 template <Form kForm>
 __device__ __forceinline__ void store_codes(const ActivationArgs& args, int column, const float (&v)[kActivationUnit],
@@ -128,11 +145,14 @@ __device__ __forceinline__ void store_codes(const ActivationArgs& args, int colu
         codes;
   }
   if constexpr (kForm == Form::s8) {
-    if (args.sums == nullptr) return;
+    if (args.sums == nullptr && args.minima == nullptr) return;
     int sum = __dp4a(static_cast<int>(codes.x), 0x01010101, __dp4a(static_cast<int>(codes.y), 0x01010101, 0));
     for (int lanes = 1; lanes < args.sum_group / kActivationUnit; lanes *= 2) sum += __shfl_xor_sync(~0u, sum, lanes);
-    if (inside && (column & (args.sum_group - 1)) == 0)
-      args.sums[int64_t{column / args.sum_group} * args.padded_tokens + blockIdx.x] = static_cast<float>(sum);
+    if ((column & (args.sum_group - 1)) != 0) return;
+    if (args.minima != nullptr)
+      store_minima(args, column, sum);
+    else if (inside)
+      args.sums[scale_index(args, column / args.sum_group)] = static_cast<float>(sum);
   }
 }
 
@@ -148,12 +168,15 @@ __device__ __forceinline__ uint32_t largest_of_block(uint32_t amax) {
 
 /// A token past the last: its scales and sums are 0.
 __device__ __forceinline__ void clear(const ActivationArgs& args, int scale_columns) {
-  const int64_t token = blockIdx.x;
   const int scales = (args.padded_cols + scale_columns - 1) / scale_columns;
-  for (int g = threadIdx.x; g < scales; g += blockDim.x) args.scales[g * int64_t{args.padded_tokens} + token] = 0;
+  for (int g = threadIdx.x; g < scales; g += blockDim.x) args.scales[scale_index(args, g)] = 0;
+  if (args.minima != nullptr) {
+    for (int column = threadIdx.x * 32; column < args.padded_cols + kSuperCols; column += blockDim.x * 32)
+      store_minima(args, column, 0);
+  }
   if (args.sums == nullptr) return;
   for (int g = threadIdx.x; g < args.padded_cols / args.sum_group; g += blockDim.x)
-    args.sums[g * int64_t{args.padded_tokens} + token] = 0;
+    args.sums[scale_index(args, g)] = 0;
 }
 
 /// A token's row, walked in tiles of kActivationUnits units a thread. The lanes of a warp have 256 neighbouring
@@ -208,7 +231,7 @@ __device__ __forceinline__ void stage_row(const ActivationArgs& args) {
   }
   amax = largest_of_block(amax);
   const Quantizer quantizer = kForm == Form::s8 ? s8_quantizer(amax) : e4m3_quantizer(amax);
-  if (threadIdx.x == 0) args.scales[blockIdx.x] = quantizer.scale;
+  if (threadIdx.x == 0) args.scales[scale_index(args, 0)] = quantizer.scale;
   for (int tile = row.tiles() - 1; tile >= 0; --tile) {
     if (tile != row.tiles() - 1) row.load(tile);
     row.each(tile, [&](const float(&unit)[kActivationUnit], int column) {
@@ -231,7 +254,7 @@ __device__ __forceinline__ void stage_groups(const ActivationArgs& args) {
           amax = max(amax, __shfl_xor_sync(~0u, amax, lanes));
         const Quantizer quantizer = s8_quantizer(amax);
         if (column < args.padded_cols && (column & (args.group - 1)) == 0)
-          args.scales[int64_t{column / args.group} * args.padded_tokens + blockIdx.x] = quantizer.scale;
+          args.scales[scale_index(args, column / args.group)] = quantizer.scale;
         store_codes<kForm>(args, column, unit, quantizer.inverse);
       }
     });

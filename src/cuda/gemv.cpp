@@ -1,0 +1,162 @@
+#include "cuda/gemv.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/restage.h"
+#include "cuda/address.h"
+#include "cuda/code.h"
+#include "cuda/gemv_args.h"
+
+namespace octalane::cuda {
+namespace {
+
+constexpr int kCapability = 80, kCapabilityOfClusters = 90;
+constexpr int64_t kMostRowBlocks = 65535;  // of a grid's second dimension
+
+#define OCTALANE_GEMV(code, group) \
+  {"gemv_" #code "_" #group "_8", Code::code, group, 8}, { "gemv_" #code "_" #group "_16", Code::code, group, 16 }
+constexpr GemvKernel kKernels[] = {
+    OCTALANE_GEMV(nibble, 16), OCTALANE_GEMV(nibble, 32), OCTALANE_GEMV(nibble, 64),
+    OCTALANE_GEMV(table, 16),  OCTALANE_GEMV(table, 32),  OCTALANE_GEMV(table, 64),
+    OCTALANE_GEMV(byte, 16),   OCTALANE_GEMV(byte, 32),   OCTALANE_GEMV(byte, 64),
+};
+#undef OCTALANE_GEMV
+
+bool is_small(const GemvKernel& kernel) { return kernel.tokens == 8; }
+
+const char* code_name(Code code) { return code == Code::nibble ? "nibble" : code == Code::table ? "table" : "byte"; }
+
+int panels_of(const Records& weights) { return static_cast<int>(weights.padded_cols / kPanelCols); }
+
+int group_of(const Records& weights) { return kRecordCols / weights.layout.words; }
+
+}  // namespace
+
+std::span<const GemvKernel> gemv_kernels() { return kKernels; }
+
+std::string name(const GemvKernel& kernel) {
+  return fmt::format("bf16_gemv_{}x{}x{}_cuda-{}-g{}", kGemvRows, kernel.tokens, kRecordCols, code_name(kernel.code),
+                     kernel.group);
+}
+
+int tokens_at_once(const GemvKernel& kernel, const Records& weights, const DeviceInfo& device) {
+  const auto fits = [&](int tokens) {
+    const GemvShared shared =
+        gemv_shared(panels_of(weights), tokens, kernel.tokens, kernel.group, kernel.code == Code::table);
+    return shared.bytes <= device.shared_bytes_per_block;
+  };
+  if (!is_small(kernel)) return fits(kernel.tokens) ? kernel.tokens : 0;
+  int tokens = kernel.tokens;
+  while (tokens > 0 && !fits(tokens)) --tokens;
+  return tokens;
+}
+
+std::string why_not(const GemvKernel& kernel, const Records& weights, const DeviceInfo& device) {
+  if (device.capability < kCapability) {
+    return fmt::format("wanted compute capability {}, got {}", capability_text(kCapability),
+                       capability_text(device.capability));
+  }
+  if (restaged(weights.staged)) {
+    return fmt::format("weights are packed for {}", octalane::name(weights.staged));
+  }
+  if (kernel.code != weights.code) {
+    return fmt::format("wanted {} codes, got {}", code_name(kernel.code), code_name(weights.code));
+  }
+  if (kernel.group != group_of(weights)) {
+    return fmt::format("wanted groups of {}{}, got {}", kernel.group, kernel.group == 64 ? " and more" : "",
+                       weights.group);
+  }
+  if (weights.scales == ScaleWords::nested && kernel.group == 64) return "nested scales need groups of 16 or 32";
+  if (kernel.code != Code::table && (weights.zero < -127 || weights.zero > 128)) {
+    return fmt::format("wanted codes with a zero of -127 to 128, got {}", weights.zero);
+  }
+  if (weights.padded_rows / kGemvRows > kMostRowBlocks) {
+    return fmt::format("wanted at most {} rows, got {}", kMostRowBlocks * kGemvRows, weights.rows);
+  }
+  if (tokens_at_once(kernel, weights, device) > 0) return {};
+  return fmt::format("{} of {} columns do not fit {} bytes of shared memory",
+                     is_small(kernel) ? "the parts of a token" : "16 tokens", weights.cols,
+                     device.shared_bytes_per_block);
+}
+
+int64_t partial_bytes(const Records& weights, int64_t tokens, const DeviceInfo& device) {
+  if (device.capability >= kCapabilityOfClusters) return 0;
+  return gemv_slices(panels_of(weights)) * std::min<int64_t>(tokens, kGemvTokens) * weights.padded_rows * 4;
+}
+
+Expected<Gemvs> Gemvs::load(const Session& session) {
+  if (gemv_code().empty()) return fail("cuda: this build has no device code: it was made without nvcc");
+  Expected<Module> module = session.load_module(gemv_code());
+  if (!module) return fail_with(module);
+  Gemvs gemvs(session, std::move(*module));
+  const auto shared_bytes = static_cast<int>(session.device().shared_bytes_per_block);
+  for (const GemvKernel& kernel : gemv_kernels()) {
+    const Expected<FunctionHandle> function = gemvs.module_.find(kernel.function, shared_bytes);
+    if (!function) return fail_with(function);
+    gemvs.functions_.push_back(*function);
+  }
+  const Expected<FunctionHandle> sum = gemvs.module_.find("gemv_sum");
+  if (!sum) return fail_with(sum);
+  gemvs.sum_ = *sum;
+  return gemvs;
+}
+
+Status Gemvs::multiply(const GemvKernel& kernel, const DeviceWeights& weights, const StagedTokens& x, const Output& y,
+                       const Stream& stream, Address partials) const {
+  const DeviceInfo& device = session_->device();
+  if (const std::string why = why_not(kernel, weights.about(), device); !why.empty()) {
+    return fail("cuda: {}: {}", name(kernel), why);
+  }
+  if (!y.f32) return fail("cuda: {}: wanted an output of fp32, got bfloat16", name(kernel));
+  if (partials == 0 && device.capability < kCapabilityOfClusters) {
+    return fail("cuda: {}: wanted memory for partial sums, as the device has no clusters, got none", name(kernel));
+  }
+  // A kernel of 16 tokens has places for all of them; its sister only for those that there are.
+  const GemvKernel& small = is_small(kernel) ? kernel : *(&kernel - 1);
+  const int most = tokens_at_once(kernel, weights.about(), device);
+  for (int64_t first = 0; first < x.tokens;) {
+    const auto tokens = static_cast<int>(std::min<int64_t>(most, x.tokens - first));
+    const GemvKernel& chosen = tokens <= small.tokens ? small : kernel;
+    if (const Status s = launch(chosen, weights, x, y, {first, tokens}, stream, partials); !s) return s;
+    first += tokens;
+  }
+  return {};
+}
+
+Status Gemvs::launch(const GemvKernel& kernel, const DeviceWeights& weights, const StagedTokens& x, const Output& y,
+                     const Part& part, const Stream& stream, Address partials) const {
+  const Records& about = weights.about();
+  GemvArgs args{};
+  args.records = pointer<const uint8_t>(weights.records());
+  args.supers = pointer<const uint32_t>(weights.supers());
+  args.x = pointer<const uint16_t>(x.x + static_cast<Address>(part.first * about.padded_cols * 2));
+  args.y = pointer<float>(y.address + static_cast<Address>(part.first * y.stride * 4));
+  args.partials = pointer<float>(partials);
+  args.x_stride = about.padded_cols;
+  args.y_stride = y.stride;
+  args.tokens = part.tokens;
+  args.rows = static_cast<int32_t>(about.rows);
+  args.padded_rows = static_cast<int32_t>(about.padded_rows);
+  args.panels = panels_of(about);
+  args.record_bytes = about.layout.bytes;
+  args.scale_words = static_cast<int32_t>(about.scales);
+  args.zero = about.zero;
+  std::memcpy(args.table, about.table.data(), sizeof args.table);
+  const GemvLaunch launch =
+      gemv_launch(part.tokens, args.padded_rows, args.panels, kernel.group, kernel.code == Code::table);
+  const Grid grid{.blocks = launch.slices,
+                  .threads = kGemvThreads,
+                  .shared_bytes = launch.shared_bytes,
+                  .cluster = partials == 0 ? launch.slices : 1,
+                  .blocks_y = launch.row_blocks};
+  const auto index = static_cast<size_t>(&kernel - gemv_kernels().data());
+  if (const Status s = session_->enqueue(functions_[index], grid, stream, args); !s || partials == 0) return s;
+  const Grid rows{
+      .blocks = (args.rows + kGemvThreads - 1) / kGemvThreads, .threads = kGemvThreads, .blocks_y = part.tokens};
+  return session_->enqueue(sum_, rows, stream, args);
+}
+
+}  // namespace octalane::cuda

@@ -1,0 +1,155 @@
+#include "cuda/plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/restage.h"
+
+namespace octalane::cuda {
+namespace {
+
+// Guesses, until a device has been measured.
+constexpr double kNominalFixedSeconds = 4e-6;
+constexpr double kDrainInstructions = 3;  // of an output: to fp32, scale, bias
+constexpr double kVectorLanes = 128;      // of a multiprocessor
+
+int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+/// Multiply-adds of a multiprocessor and clock, as the vendor states them for compute capability 9.0.
+double multiplies_per_clock(StagedType staged) { return info(staged).lane == Lane::bf16 ? 2048 : 4096; }
+
+/// Columns from drain to drain; 0: none on the way.
+int drained_columns(const Candidate& candidate) {
+  switch (candidate.staged) {
+    case StagedType::s8_group: return candidate.group;
+    case StagedType::s8_nested:
+    case StagedType::s8_block:
+    case StagedType::s8_xblock: return kRestageBlock;
+    case StagedType::f8_row: return kPromotedCols;
+    default: return 0;
+  }
+}
+
+double nominal_memory(const DeviceInfo& device) {
+  // Two transfers a clock.
+  return std::max(1.0, 2e6 * device.memory_clock_mhz * device.memory_bus_bits / 8);
+}
+
+double nominal_panel_seconds(const Candidate& candidate, const DeviceInfo& device) {
+  double clocks_of_output = kPanelCols / multiplies_per_clock(candidate.staged);
+  if (const int columns = drained_columns(candidate); columns > 0) {
+    clocks_of_output += kPanelCols / static_cast<double>(columns) * kDrainInstructions / kVectorLanes;
+  }
+  return clocks_of_output * candidate.tile_rows * candidate.tile_tokens / (1e6 * std::max(1, device.clock_mhz));
+}
+
+/// Why a candidate may not run this problem; empty = it may.
+std::string obstacle(const Candidate& candidate, const Problem& problem) {
+  if (!candidate.refusal.empty()) return candidate.refusal;
+  if (!problem.f32_output && !candidate.writes_bf16) return "writes fp32 only";
+  if (problem.tokens < candidate.least_tokens) {
+    return fmt::format("serves {} tokens and more, got {}", candidate.least_tokens, problem.tokens);
+  }
+  return {};
+}
+
+/// What each candidate would cost, in numbers that compare: all measured, or all nominal.
+class Estimates {
+ public:
+  Estimates(const Problem& problem, std::span<const Candidate> candidates, const DeviceInfo& device, const Rates* rates)
+      : problem_(problem), candidates_(candidates), device_(device), rates_(rates) {
+    measured_ = rates != nullptr && std::ranges::all_of(candidates, [&](const Candidate& candidate) {
+                  return !may_run(candidate) || rates->kernels.contains(candidate.kernel);
+                });
+  }
+
+  bool measured() const { return measured_; }
+
+  double seconds(const Candidate& candidate) const {
+    if (!measured_) return nominal_seconds(candidate, problem_, device_);
+    return measured_seconds(candidate, problem_, device_, *rates_, rates_->kernels.find(candidate.kernel)->second);
+  }
+
+  std::optional<size_t> best() const {
+    std::optional<size_t> best;
+    double least = 0;
+    for (size_t i = 0; i < candidates_.size(); ++i) {
+      if (!may_run(candidates_[i])) continue;
+      const double candidate = seconds(candidates_[i]);
+      if (best && !(candidate < least)) continue;
+      best = i, least = candidate;
+    }
+    return best;
+  }
+
+ private:
+  bool may_run(const Candidate& candidate) const { return obstacle(candidate, problem_).empty(); }
+
+  const Problem& problem_;
+  std::span<const Candidate> candidates_;
+  const DeviceInfo& device_;
+  const Rates* rates_;
+  bool measured_ = false;
+};
+
+}  // namespace
+
+double nominal_seconds(const Candidate& candidate, const Problem& problem, const DeviceInfo& device) {
+  const Rates rates{.memory_bytes_per_second = nominal_memory(device), .kernels = {}};
+  return measured_seconds(candidate, problem, device, rates,
+                          {.panel_seconds = nominal_panel_seconds(candidate, device),
+                           .bytes_per_second = rates.memory_bytes_per_second,
+                           .fixed_seconds = kNominalFixedSeconds});
+}
+
+double measured_seconds(const Candidate& candidate, const Problem& problem, const DeviceInfo& device,
+                        const Rates& rates, const KernelRate& rate) {
+  const auto bytes = static_cast<double>(candidate.weight_bytes);
+  const auto steps = static_cast<double>(divide_up(problem.tokens, candidate.tile_tokens));
+  if (candidate.tile_rows == 0) return steps * (rate.fixed_seconds + bytes / rate.bytes_per_second);
+  const int64_t tiles = divide_up(problem.tokens, candidate.tile_tokens) *
+                        divide_up(problem.rows, int64_t{candidate.tile_rows} * candidate.cluster);
+  const auto waves = static_cast<double>(divide_up(tiles, std::max(1, device.multiprocessors / candidate.cluster)));
+  const auto panels = static_cast<double>(divide_up(problem.cols, kPanelCols));
+  const double memory = rates.memory_bytes_per_second > 0 ? rates.memory_bytes_per_second : nominal_memory(device);
+  return rate.fixed_seconds + std::max(waves * panels * rate.panel_seconds, bytes / memory);
+}
+
+std::optional<size_t> best(const Problem& problem, std::span<const Candidate> candidates, const DeviceInfo& device,
+                           const Rates* rates) {
+  return Estimates(problem, candidates, device, rates).best();
+}
+
+Expected<Plan> choose(const Problem& problem, std::span<const Candidate> candidates, const DeviceInfo& device,
+                      const Rates* rates) {
+  const Estimates estimates(problem, candidates, device, rates);
+  const std::optional<size_t> winner = estimates.best();
+  Plan plan;
+  if (winner) {
+    plan = {.choice = *winner,
+            .kernel = candidates[*winner].kernel,
+            .staged = candidates[*winner].staged,
+            .seconds = estimates.seconds(candidates[*winner]),
+            .measured = estimates.measured(),
+            .reason = fmt::format("least estimated time for {} tokens, from {} rates", problem.tokens,
+                                  estimates.measured() ? "measured" : "nominal"),
+            .refused = {}};
+  }
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    if (i == winner) continue;
+    std::string why = obstacle(candidates[i], problem);
+    if (why.empty()) {
+      why = fmt::format("estimated {:.2f}x the time of the winner", estimates.seconds(candidates[i]) / plan.seconds);
+    }
+    plan.refused.push_back({candidates[i].kernel, std::move(why)});
+  }
+  if (winner) return plan;
+  std::string all;
+  for (const Refusal& refusal : plan.refused) {
+    all += fmt::format("{}{}: {}", all.empty() ? "" : "; ", refusal.kernel, refusal.why);
+  }
+  return fail("no kernel serves {} rows x {} columns: {}", problem.rows, problem.cols, all);
+}
+
+}  // namespace octalane::cuda

@@ -1,0 +1,136 @@
+#include "cuda/staging.h"
+
+#include <fmt/format.h>
+
+#include <limits>
+
+#include "core/restage.h"
+#include "cuda/activation_args.h"
+#include "cuda/address.h"
+#include "cuda/code.h"
+
+namespace octalane::cuda {
+namespace {
+
+constexpr const char* kFunctions[] = {"stage_bf16_f32", "stage_bf16_bf16", "stage_s8_f32",
+                                      "stage_s8_bf16",  "stage_e4m3_f32",  "stage_e4m3_bf16"};
+constexpr int64_t kMinimaBytes = 32;   // of a token and 256 columns
+constexpr int kCapabilityOfE4m3 = 90;  // of the code that this build has
+
+int64_t aligned(int64_t bytes) { return (bytes + kWorkspaceAlignment - 1) / kWorkspaceAlignment * kWorkspaceAlignment; }
+
+/// Bytes of the parts of a workspace, each a multiple of the alignment.
+struct Parts {
+  int64_t x = 0, scales = 0, sums = 0, minima = 0;
+
+  Parts(const StagingForm& form, int64_t tokens, int64_t cols) {
+    const int64_t padded = padded_columns(cols);
+    x = aligned(tokens * padded * (form.element == StagedElement::bf16 ? 2 : 1));
+    if (form.element == StagedElement::bf16) return;
+    const int64_t groups = form.group == 0 ? 1 : (padded + form.group - 1) / form.group;
+    scales = aligned(groups * padded_tokens(tokens) * 4);
+    if (form.sums) sums = scales;
+    if (form.minima) minima = aligned((padded + kSuperCols - 1) / kSuperCols * padded_tokens(tokens) * kMinimaBytes);
+  }
+  int64_t bytes() const { return x + scales + sums + minima; }
+};
+
+Status check_arguments(const StagingForm& form, const Tokens& x, const Workspace& workspace) {
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max() / 2;
+  const unsigned element = x.f32 ? 4 : 2;
+  if (x.tokens < 0 || x.tokens > kMost || x.cols < 1 || x.cols > kMost) {
+    return fail("cuda: staging: wanted up to {} tokens and columns, got {} x {}", kMost, x.tokens, x.cols);
+  }
+  if (x.address % element != 0) {
+    return fail("cuda: staging: wanted tokens at a multiple of {} bytes, got {:#x}", element, x.address);
+  }
+  if (workspace.address % kWorkspaceAlignment != 0) {
+    return fail("cuda: staging: wanted a workspace at a multiple of {} bytes, got {:#x}", kWorkspaceAlignment,
+                workspace.address);
+  }
+  if (const int64_t wanted = staging_bytes(form, x.tokens, x.cols); workspace.bytes < wanted) {
+    return fail("cuda: staging: wanted a workspace of {} bytes for {} x {}, got {}", wanted, x.tokens, x.cols,
+                workspace.bytes);
+  }
+  return {};
+}
+
+}  // namespace
+
+StagingForm staging_form(StagedType staged, int group) {
+  switch (info(staged).lane) {
+    case Lane::s8: break;
+    case Lane::f8: return {.element = StagedElement::e4m3};
+    default: return {};
+  }
+  if (staged == StagedType::s8_row) return {.element = StagedElement::s8};
+  if (staged == StagedType::s8_nested) {
+    return {.element = StagedElement::s8, .group = kSuperCols, .minima = true};
+  }
+  if (restaged(staged)) return {.element = StagedElement::s8, .group = kRestageBlock};
+  return {.element = StagedElement::s8, .group = group < 32 ? 32 : group, .sums = true};
+}
+
+std::string name(const StagingForm& form) {
+  if (form.element == StagedElement::bf16) return "bf16";
+  const char* const element = form.element == StagedElement::s8 ? "s8" : "e4m3";
+  if (form.group == 0) return fmt::format("{} by row", element);
+  return fmt::format("{} by {}{}", element, form.group, form.sums ? " with sums" : form.minima ? " with minima" : "");
+}
+
+int64_t staging_bytes(const StagingForm& form, int64_t tokens, int64_t cols) {
+  return Parts(form, tokens, cols).bytes();
+}
+
+Expected<Staging> Staging::load(const Session& session) {
+  if (activation_code().empty()) return fail("cuda: this build has no device code: it was made without nvcc");
+  Expected<Module> module = session.load_module(activation_code());
+  if (!module) return fail_with(module);
+  Staging staging(session, std::move(*module));
+  for (const char* const function : kFunctions) {
+    const bool e4m3 = std::string_view(function).starts_with("stage_e4m3");
+    if (e4m3 && session.device().capability < kCapabilityOfE4m3) {
+      staging.functions_.push_back(nullptr);
+      continue;
+    }
+    const Expected<FunctionHandle> found = staging.module_.find(function);
+    if (!found) return fail_with(found);
+    staging.functions_.push_back(*found);
+  }
+  return staging;
+}
+
+Expected<StagedTokens> Staging::stage(const StagingForm& form, const Tokens& x, const Workspace& workspace,
+                                      const Stream& stream) const {
+  if (const Status sound = check_arguments(form, x, workspace); !sound) return fail_with(sound);
+  const size_t index = static_cast<size_t>(form.element) * 2 + (x.f32 ? 0 : 1);
+  if (functions_[index] == nullptr) {
+    return fail("cuda: staging: {}: wanted compute capability {}, got {}", name(form),
+                capability_text(kCapabilityOfE4m3), capability_text(session_->device().capability));
+  }
+  const Parts parts(form, x.tokens, x.cols);
+  StagedTokens staged{.tokens = x.tokens, .x = workspace.address};
+  if (parts.scales > 0) staged.scales = workspace.address + static_cast<Address>(parts.x);
+  if (parts.sums > 0) staged.sums = staged.scales + static_cast<Address>(parts.scales);
+  if (parts.minima > 0) staged.minima = staged.scales + static_cast<Address>(parts.scales + parts.sums);
+  if (x.tokens == 0) return staged;
+  const bool wide = form.element == StagedElement::bf16;
+  const auto padded_cols = static_cast<int32_t>(padded_columns(x.cols));
+  const ActivationArgs args{.x = pointer<const void>(x.address),
+                            .x_stride = x.stride,
+                            .staged = pointer<void>(staged.x),
+                            .scales = pointer<float>(staged.scales),
+                            .sums = pointer<float>(staged.sums),
+                            .minima = pointer<uint16_t>(staged.minima),
+                            .tokens = static_cast<int32_t>(x.tokens),
+                            .cols = static_cast<int32_t>(x.cols),
+                            .padded_tokens = static_cast<int32_t>(padded_tokens(x.tokens)),
+                            .padded_cols = padded_cols,
+                            .group = form.group,
+                            .sum_group = form.sums ? form.group : 32};
+  const Grid grid{.blocks = wide ? args.tokens : args.padded_tokens, .threads = activation_threads(padded_cols)};
+  if (const Status s = session_->enqueue(functions_[index], grid, stream, args); !s) return fail_with(s);
+  return staged;
+}
+
+}  // namespace octalane::cuda

@@ -1,0 +1,256 @@
+// Which kernel of a device multiplies, from made-up rates; and what each kind of weights may run. No device takes part.
+#include "cuda/plan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "cuda/binding.h"
+#include "kernels/all_kernels.h"
+
+namespace octalane::test {
+namespace {
+
+using cuda::Candidate;
+using cuda::DeviceInfo;
+using cuda::Problem;
+using cuda::Rates;
+using testing::AllOf;
+using testing::Contains;
+using testing::Field;
+using testing::HasSubstr;
+
+const DeviceInfo kDevice{.name = "Fake H200",
+                         .capability = 90,
+                         .multiprocessors = 100,
+                         .clock_mhz = 2000,
+                         .memory_clock_mhz = 3000,
+                         .memory_bus_bits = 6000,
+                         .shared_bytes_per_block = 232448};
+
+Candidate gemv(const char* name, int tokens, int64_t least) {
+  return {
+      .kernel = name, .tile_tokens = tokens, .least_tokens = least, .writes_bf16 = false, .weight_bytes = 4'000'000};
+}
+Candidate gemm(const char* name, StagedType staged, int rows, int tokens) {
+  return {.kernel = name, .staged = staged, .tile_rows = rows, .tile_tokens = tokens, .weight_bytes = 4'000'000};
+}
+
+const std::vector<Candidate> kCandidates{
+    gemv("gemv8", 8, 1),
+    gemv("gemv16", 16, 9),
+    gemm("wide", StagedType::bf16, 128, 256),
+    gemm("narrow", StagedType::bf16, 64, 64),
+    gemm("s8", StagedType::s8_row, 128, 256),
+};
+
+/// gemv: 1 us and 4 us of bytes; panels of a wide tile 2 us, of a narrow one 0.4 us, of s8 1 us.
+Rates made_up() {
+  return {.memory_bytes_per_second = 4e12,
+          .kernels = {{"gemv8", {.bytes_per_second = 1e12, .fixed_seconds = 1e-6}},
+                      {"gemv16", {.bytes_per_second = 0.8e12, .fixed_seconds = 1e-6}},
+                      {"wide", {.panel_seconds = 2e-6, .fixed_seconds = 2e-6}},
+                      {"narrow", {.panel_seconds = 0.4e-6, .fixed_seconds = 2e-6}},
+                      {"s8", {.panel_seconds = 1e-6, .fixed_seconds = 3e-6}}}};
+}
+
+std::string winner(const Problem& problem, const Rates& rates, std::vector<Candidate> candidates = kCandidates) {
+  const auto plan = cuda::choose(problem, candidates, kDevice, &rates);
+  if (!plan) return plan.error().message;
+  EXPECT_TRUE(plan->measured);
+  EXPECT_EQ(cuda::best(problem, candidates, kDevice, &rates), plan->choice);
+  EXPECT_EQ(candidates[plan->choice].kernel, plan->kernel);
+  return plan->kernel;
+}
+
+std::vector<Candidate> without_s8() {
+  std::vector<Candidate> candidates = kCandidates;
+  candidates.back().refusal = "lossy";
+  return candidates;
+}
+
+TEST(CudaPlan, of_few_tokens_reads_weights_once_and_twice_where_that_is_faster) {
+  const Problem few{.tokens = 8, .rows = 4096, .cols = 4096};
+  EXPECT_EQ(winner(few, made_up()), "gemv8");
+  Problem more = few;
+  more.tokens = 9;
+  EXPECT_EQ(winner(more, made_up()), "gemv16") << "6 us, against two times 5";
+  Rates slow = made_up();
+  slow.kernels["gemv16"].bytes_per_second = 0.3e12;
+  EXPECT_EQ(winner(more, slow), "gemv8");
+}
+
+TEST(CudaPlan, of_many_tokens_counts_whole_waves_of_tiles) {
+  const std::vector<Candidate> exact = without_s8();
+  // 32 wide tiles of 128 x 256, or 64 x 4 narrow ones: one wave of 2 us a panel against three of 0.4.
+  const Problem one_wave{.tokens = 256, .rows = 4096, .cols = 4096};
+  EXPECT_EQ(winner(one_wave, made_up(), exact), "narrow");
+  // 96 wide tiles are still one wave, 768 narrow ones are eight.
+  const Problem three{.tokens = 768, .rows = 4096, .cols = 4096};
+  EXPECT_EQ(winner(three, made_up(), exact), "wide");
+  // 128 wide tiles are two waves and 1024 narrow ones eleven: 4 us against 4.4; with 2.3 us a panel 4.6.
+  const Problem four{.tokens = 1024, .rows = 4096, .cols = 4096};
+  EXPECT_EQ(winner(four, made_up(), exact), "wide");
+  Rates slower = made_up();
+  slower.kernels["wide"].panel_seconds = 2.3e-6;
+  EXPECT_EQ(winner(four, slower, exact), "narrow");
+}
+
+TEST(CudaPlan, takes_a_lossy_lane_where_it_may_and_is_faster) {
+  const Problem many{.tokens = 768, .rows = 4096, .cols = 4096};
+  EXPECT_EQ(winner(many, made_up()), "s8");
+  EXPECT_EQ(winner(many, made_up(), without_s8()), "wide");
+  Rates slow = made_up();
+  slow.kernels["s8"].fixed_seconds = 1e-3;
+  EXPECT_EQ(winner(many, slow), "wide");
+}
+
+TEST(CudaPlan, is_no_faster_than_the_weights_come) {
+  const Candidate wide = kCandidates[2];
+  const Problem small{.tokens = 17, .rows = 128, .cols = 128};
+  Rates rates = made_up();
+  const auto seconds = [&] { return cuda::measured_seconds(wide, small, kDevice, rates, rates.kernels["wide"]); };
+  EXPECT_DOUBLE_EQ(seconds(), 2e-6 + 2e-6);
+  rates.memory_bytes_per_second = 4e11;
+  EXPECT_DOUBLE_EQ(seconds(), 2e-6 + 1e-5);
+  rates.memory_bytes_per_second = 0;  // nominal: 4.5e12
+  EXPECT_DOUBLE_EQ(seconds(), 2e-6 + 2e-6);
+}
+
+TEST(CudaPlan, estimates_seconds_of_a_product) {
+  const Rates rates = made_up();
+  const auto few = cuda::choose({.tokens = 20, .rows = 4096, .cols = 512}, {&kCandidates[0], 1}, kDevice, &rates);
+  ASSERT_TRUE(few);
+  EXPECT_DOUBLE_EQ(few->seconds, 3 * (1e-6 + 4e-6));
+  const auto many = cuda::choose({.tokens = 257, .rows = 8191, .cols = 513}, {&kCandidates[2], 1}, kDevice, &rates);
+  ASSERT_TRUE(many);
+  EXPECT_DOUBLE_EQ(many->seconds, 2e-6 + 2 * 5 * 2e-6) << "128 tiles on 100 multiprocessors, 5 panels";
+}
+
+TEST(CudaPlan, is_nominal_unless_all_that_may_run_are_measured) {
+  Rates rates = made_up();
+  rates.kernels.erase("s8");
+  const Problem many{.tokens = 768, .rows = 4096, .cols = 4096};
+  const auto all = cuda::choose(many, kCandidates, kDevice, &rates);
+  ASSERT_TRUE(all);
+  EXPECT_FALSE(all->measured);
+  EXPECT_EQ(all->kernel, "s8") << "twice the multiplies a clock";
+  EXPECT_EQ(all->reason, "least estimated time for 768 tokens, from nominal rates");
+  const auto exact = cuda::choose(many, without_s8(), kDevice, &rates);
+  ASSERT_TRUE(exact);
+  EXPECT_TRUE(exact->measured) << "the one without a rate may not run";
+  EXPECT_EQ(exact->reason, "least estimated time for 768 tokens, from measured rates");
+  const auto none = cuda::choose({.tokens = 1, .rows = 4096, .cols = 4096}, kCandidates, kDevice, nullptr);
+  ASSERT_TRUE(none);
+  EXPECT_EQ(none->kernel, "gemv8");
+}
+
+TEST(CudaPlan, counts_drains_in_nominal_rates) {
+  const Problem many{.tokens = 768, .rows = 4096, .cols = 4096};
+  const auto seconds = [&](StagedType staged, int group) {
+    Candidate candidate = gemm("kernel", staged, 128, 128);
+    candidate.group = group;
+    return cuda::nominal_seconds(candidate, many, kDevice);
+  };
+  const double row = seconds(StagedType::s8_row, 32);
+  EXPECT_LT(row, seconds(StagedType::s8_xblock, 32));
+  EXPECT_LT(seconds(StagedType::s8_xblock, 32), seconds(StagedType::s8_group, 64));
+  EXPECT_LT(seconds(StagedType::s8_group, 64), seconds(StagedType::s8_group, 32));
+  EXPECT_LT(row, seconds(StagedType::bf16, 32));
+}
+
+TEST(CudaPlan, says_why_each_other_kernel_lost) {
+  const Rates rates = made_up();
+  const auto plan =
+      cuda::choose({.tokens = 768, .rows = 4096, .cols = 4096, .f32_output = false}, without_s8(), kDevice, &rates);
+  ASSERT_TRUE(plan);
+  const auto lost = [](const char* kernel, const auto& why) {
+    return AllOf(Field(&cuda::Refusal::kernel, kernel), Field(&cuda::Refusal::why, why));
+  };
+  EXPECT_EQ(plan->refused.size(), 4u);
+  EXPECT_THAT(plan->refused, Contains(lost("gemv8", "writes fp32 only")));
+  EXPECT_THAT(plan->refused, Contains(lost("s8", "lossy")));
+  EXPECT_THAT(plan->refused, Contains(lost("narrow", "estimated 1.58x the time of the winner")));
+  const auto few = cuda::choose({.tokens = 8, .rows = 4096, .cols = 4096}, kCandidates, kDevice, &rates);
+  EXPECT_THAT(few->refused, Contains(lost("gemv16", "serves 9 tokens and more, got 8")));
+  const auto none = cuda::choose({.tokens = 1, .rows = 2, .cols = 3}, {&kCandidates[1], 1}, kDevice, &rates);
+  ASSERT_FALSE(none);
+  EXPECT_EQ(none.error().message, "no kernel serves 2 rows x 3 columns: gemv16: serves 9 tokens and more, got 1");
+}
+
+std::string refusal(const char* spec, const char* kernel, const cuda::LaneOptions& lanes,
+                    StagedSet encodings = cuda::kEncodings, const DeviceInfo& device = kDevice) {
+  for (const Candidate& candidate : cuda::list_candidates(spec_named(spec).spec, 256, 1024, lanes, encodings, device)) {
+    if (candidate.kernel == kernel) return candidate.refusal;
+  }
+  ADD_FAILURE() << "no kernel " << kernel;
+  return "";
+}
+
+/// The names of a lane's kernels that may run.
+std::string running(const char* spec, StagedType staged, const cuda::LaneOptions& lanes) {
+  std::string names;
+  for (const Candidate& candidate :
+       cuda::list_candidates(spec_named(spec).spec, 256, 1024, lanes, cuda::kEncodings, kDevice)) {
+    if (candidate.staged == staged && candidate.refusal.empty()) names += candidate.kernel + " ";
+  }
+  return names;
+}
+
+TEST(CudaCandidates, are_of_the_stock_lane_unless_others_are_allowed_or_asked_for) {
+  constexpr const char* kSpec = "u4_zero8_g32_f16";
+  constexpr StagedType kRow = StagedType::s8_row;
+  EXPECT_THAT(running(kSpec, StagedType::bf16, {}), AllOf(HasSubstr("bf16_gemv"), HasSubstr("bf16_gemm")));
+  EXPECT_EQ(running(kSpec, kRow, {}), "");
+  EXPECT_THAT(running(kSpec, kRow, {.lossy = {kRow}}), HasSubstr("s8.row_gemm"));
+  EXPECT_THAT(running(kSpec, StagedType::bf16, {.lossy = {kRow}}), HasSubstr("bf16_gemv"));
+  EXPECT_THAT(running(kSpec, kRow, {.forced = kRow}), HasSubstr("s8.row_gemm"));
+  EXPECT_EQ(running(kSpec, StagedType::bf16, {.forced = kRow}), "");
+  EXPECT_EQ(running(kSpec, StagedType::s8_group, {.lossy = {kRow}}), "");
+  EXPECT_THAT(running(kSpec, StagedType::s8_group, {.lossy = {StagedType::s8_group}}), HasSubstr("s8.group_gemm"));
+}
+
+TEST(CudaCandidates, say_why_they_may_not_run) {
+  constexpr const char* kSpec = "u4_zero8_g32_f16";
+  const std::string row = cuda::name(cuda::gemm_kernels()[0]);
+  ASSERT_EQ(cuda::gemm_kernels()[0].staged, StagedType::s8_row);
+  ASSERT_EQ(cuda::gemm_kernels()[0].words, 2);
+  const std::string few = cuda::name(cuda::gemv_kernels()[2]);
+  EXPECT_EQ(refusal(kSpec, row.c_str(), {}), "lossy, and not among the lanes that are allowed");
+  EXPECT_EQ(refusal(kSpec, row.c_str(), {.forced = StagedType::bf16}), "lane bf16 was asked for");
+  EXPECT_EQ(refusal(kSpec, few.c_str(), {.forced = StagedType::s8_row}), "lane s8.row was asked for");
+  const cuda::LaneOptions lossy{.lossy = {StagedType::s8_row}};
+  EXPECT_EQ(refusal(kSpec, row.c_str(), lossy), "");
+  EXPECT_EQ(refusal(kSpec, row.c_str(), lossy, {StagedType::s8_block}),
+            "weights were bound without re-encoding for s8.row");
+  DeviceInfo other = kDevice;
+  other.capability = 80;
+  EXPECT_EQ(refusal(kSpec, row.c_str(), lossy, cuda::kEncodings, other), "wanted compute capability 9.0, got 8.0");
+  EXPECT_EQ(refusal("u8_zero128_g32_f16", row.c_str(), lossy), "codes of 8 bits are not re-encoded");
+  EXPECT_EQ(refusal("u4_g128_f32_bias", few.c_str(), {}), "scales of 32 bits are not served exactly");
+  EXPECT_EQ(refusal("m2v8_g128", few.c_str(), {}), "levels that are no integers are not served");
+}
+
+TEST(CudaBinding, keeps_weights_as_they_are_and_the_re_encoding_that_many_tokens_would_take) {
+  const WeightSpec& spec = spec_named("u4_zero8_g32_f16").spec;
+  const auto bound = [&](const cuda::LaneOptions& lanes, StagedSet encodings = cuda::kEncodings) {
+    const auto binding = cuda::plan_binding(spec, 4096, 4096, lanes, encodings, kDevice, nullptr);
+    EXPECT_TRUE(binding) << binding.error().message;
+    return *binding;
+  };
+  EXPECT_TRUE(bound({}).exact);
+  EXPECT_EQ(bound({}).encoding, std::nullopt);
+  const cuda::LaneOptions several{.lossy = {StagedType::s8_xblock, StagedType::s8_block}};
+  EXPECT_TRUE(bound(several).exact);
+  EXPECT_EQ(bound(several).encoding, StagedType::s8_row) << "s8.xblock's";
+  EXPECT_EQ(bound(several, {StagedType::s8_block}).encoding, StagedType::s8_block);
+  EXPECT_FALSE(bound({.forced = StagedType::s8_block}).exact);
+  EXPECT_EQ(bound({.forced = StagedType::s8_block}).encoding, StagedType::s8_block);
+  EXPECT_EQ(bound({.forced = StagedType::s8_group}).encoding, std::nullopt);
+  const auto none = cuda::plan_binding(spec_named("m2v8_g128").spec, 256, 256, {}, cuda::kEncodings, kDevice, nullptr);
+  ASSERT_FALSE(none);
+  EXPECT_THAT(none.error().message, AllOf(HasSubstr("no kernel serves 256 rows x 256 columns: "),
+                                          HasSubstr("levels that are no integers are not served")));
+}
+
+}  // namespace
+}  // namespace octalane::test

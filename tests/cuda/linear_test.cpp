@@ -169,8 +169,8 @@ TEST_F(FakeLinear, stages_and_multiplies_in_a_graph) {
   for (const FakeLaunch& launch : fake_work().launches) names.push_back(launch.function);
   using testing::StartsWith;
   EXPECT_THAT(
-      names, testing::ElementsAre("stage_bf16_f32", "gemv_nibble_32_8", "stage_bf16_bf16", StartsWith("bf16_nibble2"),
-                                  "stage_bf16_f32", "gemv_nibble_32_8", "stage_bf16_bf16", StartsWith("bf16_nibble2")));
+      names, testing::ElementsAre("stage_bf16_f32", "gemv_nibble_32_8", "stage_bf16_bf16", StartsWith("bf16_nibble_single2"),
+                                  "stage_bf16_f32", "gemv_nibble_32_8", "stage_bf16_bf16", StartsWith("bf16_nibble_single2")));
 }
 
 TEST_F(FakeLinear, shares_what_was_staged_where_forms_are_equal) {

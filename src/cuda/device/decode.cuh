@@ -107,14 +107,15 @@ __device__ __forceinline__ Scale exact_scale(uint32_t word, bool is_bf16, const 
 }
 
 /// The four weights of a quad in fp32, each operation of the definition rounded once: (2^n + code) * scale + (-2^n -
-/// zero) * scale is exact before its one rounding, for the second product has at most 24 bits.
-template <bool kBias>
+/// zero) * scale is exact before its one rounding, where the second product has at most 24 bits. It has more where
+/// nested scales, of 18 bits, meet a table's 257 * 2^7: there the level comes first.
+template <bool kBias, bool kLevelFirst>
 __device__ __forceinline__ void weights_of(uint32_t bytes, const Scale& scale, const GemmArgs& args, float (&w)[4]) {
   const float less = scale.scale * args.offset;
 #pragma unroll
   for (int e = 0; e < 4; ++e) {
     const float lifted = __uint_as_float(permute(bytes, args.magic, args.selector + e * args.step));
-    w[e] = fmaf(lifted, scale.scale, less);
+    w[e] = kLevelFirst ? __fmul_rn(lifted + args.offset, scale.scale) : fmaf(lifted, scale.scale, less);
     if constexpr (kBias) w[e] = __fadd_rn(w[e], scale.bias);
   }
 }

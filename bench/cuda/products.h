@@ -1,0 +1,31 @@
+// Products of compressed weights on a device, beside the vendor's dense ones on the same shape.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/command.h"
+#include "cuda/cublaslt.h"
+#include "cuda/linear.h"
+#include "cuda/rotation.h"
+
+namespace octalane::bench {
+
+struct ProductsOptions {
+  std::string format;
+  int64_t tokens = 0, rows = 0, cols = 0;
+  std::vector<StagedType> lanes;  ///< empty: all that have kernels for the format
+  int promote_cols = 512;         ///< f8.row
+  bool peers = true;              ///< also the vendor's, where its library is
+  uint64_t seed = 1;
+  RotationOptions rotation;
+};
+
+/// Times every kernel that serves the format in these lanes, weights resident and activations staged, outputs bfloat16
+/// (few tokens: fp32), and beside them the vendor's bf16, int8 and fp8 products of dense operands. Every kernel's error
+/// is measured first, on fp32 outputs; one beyond what its arithmetic allows is an error. `lt` may be null.
+Expected<cli::Json> products_bench(const cuda::LinearKernels& kernels, const cuda::Stream& stream, const LtApi* lt,
+                                   const ProductsOptions& options);
+
+}  // namespace octalane::bench

@@ -122,6 +122,7 @@ Status AdditiveProducts::multiply(const AdditiveKernel& kernel, const CodebookWe
   args.codebooks = pointer<const uint8_t>(weights.codebooks());
   args.tokens = static_cast<int32_t>(x.tokens);
   args.rows = static_cast<int32_t>(about.rows);
+  args.padded_rows = static_cast<int32_t>(about.padded_rows);
   args.panels = static_cast<int32_t>(about.padded_cols / kPanelCols);
   args.group = about.spec.scale.group;
   args.split = about.split;

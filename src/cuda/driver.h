@@ -39,7 +39,8 @@ enum class TensorElement : int { u8 = 0, bf16 = 9 };  ///< CUtensorMapDataType
 
 /// CUlaunchAttribute: a number that says which, and 64 bytes of value.
 struct LaunchAttribute {
-  static constexpr int kClusterDimension = 4;  ///< its value: x, y, z
+  static constexpr int kClusterDimension = 4;                 ///< its value: x, y, z
+  static constexpr int kProgrammaticStreamSerialization = 6;  ///< its value: 1
   int id = 0;
   int padding = 0;
   alignas(8) unsigned value[16] = {};

@@ -31,6 +31,10 @@ const char* code_name(Code code) { return code == Code::nibble ? "nibble" : code
 
 int panels_of(const Records& weights) { return static_cast<int>(weights.padded_cols / kPanelCols); }
 
+int slices_of(const Records& weights) {
+  return gemv_slices(panels_of(weights), static_cast<int>(weights.padded_rows / kGemvRows));
+}
+
 int group_of(const Records& weights) { return kRecordCols / weights.layout.words; }
 
 }  // namespace
@@ -45,7 +49,7 @@ std::string name(const GemvKernel& kernel) {
 int tokens_at_once(const GemvKernel& kernel, const Records& weights, const DeviceInfo& device) {
   const auto fits = [&](int tokens) {
     const GemvShared shared =
-        gemv_shared(panels_of(weights), tokens, kernel.tokens, kernel.group, kernel.code == Code::table);
+        gemv_shared(panels_of(weights), slices_of(weights), tokens, kernel.tokens, kernel.group, kernel.code == Code::table);
     return shared.bytes <= device.shared_bytes_per_block;
   };
   if (!is_small(kernel)) return fits(kernel.tokens) ? kernel.tokens : 0;
@@ -84,7 +88,7 @@ std::string why_not(const GemvKernel& kernel, const Records& weights, const Devi
 
 int64_t partial_bytes(const Records& weights, int64_t tokens, const DeviceInfo& device) {
   if (device.capability >= kCapabilityOfClusters) return 0;
-  return gemv_slices(panels_of(weights)) * std::min<int64_t>(tokens, kGemvTokens) * weights.padded_rows * 4;
+  return slices_of(weights) * std::min<int64_t>(tokens, kGemvTokens) * weights.padded_rows * 4;
 }
 
 Expected<Gemvs> Gemvs::load(const Session& session) {
@@ -141,6 +145,7 @@ Status Gemvs::launch(const GemvKernel& kernel, const DeviceWeights& weights, con
   args.rows = static_cast<int32_t>(about.rows);
   args.padded_rows = static_cast<int32_t>(about.padded_rows);
   args.panels = panels_of(about);
+  args.slices = slices_of(about);
   args.record_bytes = about.layout.bytes;
   args.scale_words = static_cast<int32_t>(about.scales);
   args.zero = about.zero;
@@ -151,7 +156,8 @@ Status Gemvs::launch(const GemvKernel& kernel, const DeviceWeights& weights, con
                   .threads = kGemvThreads,
                   .shared_bytes = launch.shared_bytes,
                   .cluster = partials == 0 ? launch.slices : 1,
-                  .blocks_y = launch.row_blocks};
+                  .blocks_y = launch.row_blocks,
+                  .early = session_->device().capability >= 90};
   const auto index = static_cast<size_t>(&kernel - gemv_kernels().data());
   if (const Status s = session_->enqueue(functions_[index], grid, stream, args); !s || partials == 0) return s;
   const Grid rows{

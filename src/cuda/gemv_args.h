@@ -23,17 +23,23 @@ struct GemvArgs {
   int32_t tokens, rows;
   int32_t padded_rows;  ///< a multiple of kPanelRows
   int32_t panels;       ///< padded columns / 128
+  int32_t slices;       ///< gemv_slices
   int32_t record_bytes;
   int32_t scale_words;  ///< ScaleWords: an exact kind
   int32_t zero;         ///< of the codes, -127 to 128; nibble and byte
   uint32_t table[4];    ///< levels + 128 of table codes
 };
 
-/// Slices of the columns. The order of sums depends on this alone, so it depends on K alone.
-constexpr int gemv_slices(int panels) { return panels >= 16 ? 8 : panels >= 8 ? 4 : panels >= 4 ? 2 : 1; }
+/// Slices of the columns: as many as make about two blocks for each multiprocessor of a large device. The order of sums
+/// depends on this alone, so on the shape of the weights alone.
+constexpr int gemv_slices(int panels, int row_blocks) {
+  int slices = 1;
+  while (slices < kGemvSlices && 2 * slices * row_blocks <= 320 && 2 * slices <= panels) slices *= 2;
+  return slices;
+}
 /// The first record of a slice; that of the slice behind the last is the number of records.
-constexpr int gemv_first_record(int panels, int slice) {
-  return static_cast<int>(int64_t{2} * panels * slice / gemv_slices(panels));
+constexpr int gemv_first_record(int panels, int slice, int slices) {
+  return static_cast<int>(int64_t{2} * panels * slice / slices);
 }
 
 /// Dynamic shared memory of a block: pairs of table levels, tokens, their sums, partial outputs. Offsets in bytes.
@@ -49,8 +55,8 @@ inline constexpr int kGemvPartialRow = kGemvRows + 4;  ///< floats from token to
 inline constexpr int kGemvTableBytes = 256 * 32 * 4;   ///< two levels by two codes, one copy a lane
 
 /// Of up to eight tokens only those that there are take a place; else all of the kernel's.
-constexpr GemvShared gemv_shared(int panels, int tokens, int kernel_tokens, int group, bool table) {
-  const int slices = gemv_slices(panels), records = (2 * panels + slices - 1) / slices;
+constexpr GemvShared gemv_shared(int panels, int slices, int tokens, int kernel_tokens, int group, bool table) {
+  const int records = (2 * panels + slices - 1) / slices;
   GemvShared shared;
   shared.tokens = table ? kGemvTableBytes : 0;
   shared.token_bytes = records * 128 + 64;
@@ -73,9 +79,9 @@ struct GemvLaunch {
 constexpr GemvLaunch gemv_launch(int tokens, int padded_rows, int panels, int group, bool table) {
   GemvLaunch launch;
   launch.kernel_tokens = tokens <= 8 ? 8 : 16;
-  launch.slices = gemv_slices(panels);
   launch.row_blocks = padded_rows / kGemvRows;
-  launch.shared_bytes = gemv_shared(panels, tokens, launch.kernel_tokens, group, table).bytes;
+  launch.slices = gemv_slices(panels, launch.row_blocks);
+  launch.shared_bytes = gemv_shared(panels, launch.slices, tokens, launch.kernel_tokens, group, table).bytes;
   launch.partial_floats = int64_t{launch.slices} * tokens * padded_rows;
   return launch;
 }

@@ -12,20 +12,25 @@ Status start(const DriverApi& api, FunctionHandle function, const Grid& grid, St
   const auto blocks = static_cast<unsigned>(grid.blocks), threads = static_cast<unsigned>(grid.threads);
   const auto blocks_y = static_cast<unsigned>(grid.blocks_y);
   const auto shared_bytes = static_cast<unsigned>(grid.shared_bytes);
-  if (grid.cluster == 1) {
+  if (grid.cluster == 1 && !grid.early) {
     return check(api,
                  api.launch_kernel(function, blocks, blocks_y, 1, threads, 1, 1, shared_bytes, stream, arguments, nullptr),
                  "cuLaunchKernel");
   }
-  LaunchAttribute cluster{.id = LaunchAttribute::kClusterDimension,
-                          .value = {static_cast<unsigned>(grid.cluster), 1, 1}};
+  LaunchAttribute attributes[2];
+  unsigned count = 0;
+  if (grid.cluster > 1) {
+    attributes[count++] = {.id = LaunchAttribute::kClusterDimension,
+                           .value = {static_cast<unsigned>(grid.cluster), 1, 1}};
+  }
+  if (grid.early) attributes[count++] = {.id = LaunchAttribute::kProgrammaticStreamSerialization, .value = {1}};
   const LaunchConfig config{.grid_x = blocks,
                             .grid_y = blocks_y,
                             .block_x = threads,
                             .shared_bytes = shared_bytes,
                             .stream = stream,
-                            .attributes = &cluster,
-                            .attribute_count = 1};
+                            .attributes = attributes,
+                            .attribute_count = count};
   return check(api, api.launch_kernel_ex(&config, function, arguments, nullptr), "cuLaunchKernelEx");
 }
 

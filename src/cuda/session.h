@@ -35,6 +35,7 @@ struct Grid {
   int shared_bytes = 0;  ///< dynamic
   int cluster = 1;       ///< blocks of a cluster, of which `blocks` is a multiple
   int blocks_y = 1;      ///< rows of as many blocks
+  bool early = false;    ///< may begin before what is ahead of it in the stream has ended; it waits for that by itself
 };
 
 /// A cubin or fatbin on the device, unloaded with its owner; no kernel of it may then be running.

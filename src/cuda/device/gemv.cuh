@@ -1,6 +1,6 @@
 // y[tokens, rows] = x W^T for few tokens, straight from the records. What counts is that the weights' bytes never stop
 // coming; so each warp is on its own: 16 rows of a slice of the columns, whose codes and scales go from memory to
-// registers, 16 bytes a thread and load, up to six records ahead (GemvShape::kDepth) and the first of them before the
+// registers, 16 bytes a thread and load, up to eight records ahead (GemvShape::kDepth) and the first of them before the
 // tokens are waited for. A ring in shared memory would hold no more: a warp's share of it is what its registers hold,
 // and filling, waiting and reading back would take instructions and a bandwidth that decoding and the tokens need.
 //
@@ -143,8 +143,8 @@ __device__ __forceinline__ void add_slices(const GemvArgs& args, const GemvShare
 template <class S>
 __device__ __forceinline__ void gemv(const GemvArgs& args, uint8_t* shared) {
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, c = lane % 4;
-  const int begin = gemv_first_record(args.panels, blockIdx.x);
-  const int records = gemv_first_record(args.panels, blockIdx.x + 1) - begin;
+  const int begin = gemv_first_record(args.panels, blockIdx.x, args.slices);
+  const int records = gemv_first_record(args.panels, blockIdx.x + 1, args.slices) - begin;
   const int64_t block = int64_t{blockIdx.y} * 2 + warp / 4;  // of 64 rows
   const uint8_t* const record = args.records + (block * args.panels * 2 + begin) * args.record_bytes;
   const uint8_t* codes_at = record + (warp % 4 * 32 + lane) * 16;
@@ -163,7 +163,7 @@ __device__ __forceinline__ void gemv(const GemvArgs& args, uint8_t* shared) {
   }
   // Weights are constant; only what follows depends on the kernel before.
   let_next_begin();
-  const GemvShared at = gemv_shared(args.panels, args.tokens, S::kTiles * 8, S::kGroup, S::kCode == Code::table);
+  const GemvShared at = gemv_shared(args.panels, args.slices, args.tokens, S::kTiles * 8, S::kGroup, S::kCode == Code::table);
   if constexpr (S::kCode == Code::table) fill_table(args, shared);
   wait_for_previous();
   stage_tokens<S>(args, at, shared, begin, records);

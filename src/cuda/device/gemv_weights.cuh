@@ -21,7 +21,7 @@ struct GemvShape {
   static constexpr int kRowBytes = Words * word_bytes(kKind);  ///< of scale words, a row and record
   static constexpr int kRowWords = (kRowBytes + 3) / 4;
   static constexpr int kRegisters = kCodeWords + 2 * kRowWords + (kKind == ScaleWords::nested ? 2 : 0);
-  static constexpr int kDepth = Held < 2 * kRegisters ? 2 : Held > 6 * kRegisters ? 6 : Held / kRegisters;
+  static constexpr int kDepth = Held < 2 * kRegisters ? 2 : Held > 8 * kRegisters ? 8 : Held / kRegisters;
 };
 
 /// What a thread holds of a record: rows r and r + 8.

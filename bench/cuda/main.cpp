@@ -1,6 +1,6 @@
 // Products on a CUDA device: every kernel that serves a format, on the shapes asked for, beside the vendor's library on
-// dense operands; additive codebooks beside decoding again for each 16 tokens; and what memory and instructions reach in
-// the same run. Prints tables, writes a receipt.
+// dense operands; additive codebooks beside decoding again for each 16 tokens; and what memory and instructions reach
+// in the same run. Prints tables, writes a receipt.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -9,8 +9,8 @@
 #include "cli/commit.h"
 #include "cli/table.h"
 #include "cuda/additive.h"
-#include "cuda/products.h"
 #include "cuda/probe.h"
+#include "cuda/products.h"
 #include "files/output_file.h"
 
 namespace octalane::bench {
@@ -37,15 +37,15 @@ Expected<ProductsOptions> parse_shape(const std::string& text) {
 }
 
 void print_cell(const Json& cell) {
-  fmt::print("\n{}: {} tokens x {} rows x {} columns\n", cell["format"].get<std::string>(), cell["tokens"].get<int64_t>(),
-             cell["rows"].get<int64_t>(), cell["cols"].get<int64_t>());
+  fmt::print("\n{}: {} tokens x {} rows x {} columns\n", cell["format"].get<std::string>(),
+             cell["tokens"].get<int64_t>(), cell["rows"].get<int64_t>(), cell["cols"].get<int64_t>());
   for (const Json& arm : cell["arms"]) {
     const double ratio = arm.value("over_cublaslt_bf16", 0.0);
     fmt::print("  {:<62}{:9.2f} us {:7.0f} TOP/s {:6.2f}x", arm["name"].get<std::string>(),
                1e3 * arm["samples"]["ms"]["median"].get<double>(), arm["tops"].get<double>(), ratio);
     if (arm.contains("kernel_error")) {
-      fmt::print("  {:6.0f} GB/s, errors {:.1e} {:.1e}", arm["weight_gbps"].get<double>(), arm["kernel_error"].get<double>(),
-                 arm["total_error"].get<double>());
+      fmt::print("  {:6.0f} GB/s, errors {:.1e} {:.1e}", arm["weight_gbps"].get<double>(),
+                 arm["kernel_error"].get<double>(), arm["total_error"].get<double>());
     }
     fmt::print("\n");
   }
@@ -123,8 +123,8 @@ Status run(const Options& options) {
   if (options.additive) {
     receipt["additive"] = Json::array();
     for (const auto& [rows, cols] : {std::pair<int64_t, int64_t>{14336, 4096}, {4096, 14336}}) {
-      Expected<Json> table =
-          additive_bench(*session, *stream, {.rows = rows, .cols = cols, .variants = options.variants, .rotation = rotation});
+      Expected<Json> table = additive_bench(
+          *session, *stream, {.rows = rows, .cols = cols, .variants = options.variants, .rotation = rotation});
       if (!table) return fail_with(table);
       fmt::print("\nadditive, {} x {}\n{}\n", rows, cols, table->dump(1).substr(0, 6000));
       receipt["additive"].push_back(std::move(*table));
@@ -143,7 +143,8 @@ int main(int argc, char** argv) {
   app.add_option("--format", options.formats, "Formats of the weights")->delimiter(',');
   app.add_option("--shape", options.shapes, "TOKENSxROWSxCOLUMNS")->delimiter(',');
   app.add_option("--lanes", options.lanes, "Lanes, by default all")->delimiter(',');
-  app.add_option("--rounds", options.rounds, "Rounds over all kernels, in an order drawn anew")->check(CLI::PositiveNumber);
+  app.add_option("--rounds", options.rounds, "Rounds over all kernels, in an order drawn anew")
+      ->check(CLI::PositiveNumber);
   app.add_option("--promote", options.promote, "f8.row: columns that the tensor cores sum by themselves");
   app.add_option("--out", options.out, "Receipt");
   app.add_option("--cublaslt", options.cublaslt, "The vendor's library; by default looked for");

@@ -53,7 +53,8 @@ Expected<std::vector<double>> token(const cuda::Stream& stream, const CheckedPro
         return fail_with(s);
     }
     const uint8_t code = codes[static_cast<size_t>(k)];
-    const double value = product.form.element == cuda::StagedElement::e4m3 ? e4m3_to_f32(code) : static_cast<int8_t>(code);
+    const double value =
+        product.form.element == cuda::StagedElement::e4m3 ? e4m3_to_f32(code) : static_cast<int8_t>(code);
     out[static_cast<size_t>(k)] = value * scale[0];
   }
   return out;
@@ -88,8 +89,10 @@ Expected<ProductErrors> measure_errors(const cuda::Stream& stream, const Checked
   for (const int64_t n : rows) {
     unpack_row(w, n, planes.row(0));
     decode_row(w.spec, planes.row(0), w.cols, decoded.data());
-    if (product.restaged != nullptr) restaged_row(w, *product.restaged, n, operand.data());
-    else for (size_t k = 0; k < cols; ++k) operand[k] = product.rounded ? round_to_bf16(decoded[k]) : decoded[k];
+    if (product.restaged != nullptr)
+      restaged_row(w, *product.restaged, n, operand.data());
+    else
+      for (size_t k = 0; k < cols; ++k) operand[k] = product.rounded ? round_to_bf16(decoded[k]) : decoded[k];
     for (size_t i = 0; i < tokens.size(); ++i) {
       const float* x = product.x.data() + tokens[i] * w.cols;
       double exact = 0, whole = 0;

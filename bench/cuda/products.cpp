@@ -24,8 +24,9 @@ using cuda::DeviceWeights;
 using cuda::StagedTokens;
 using cuda::StagingForm;
 
-constexpr StagedType kLanes[] = {StagedType::bf16,     StagedType::s8_group, StagedType::s8_nested, StagedType::s8_block,
-                                 StagedType::s8_xblock, StagedType::s8_row,   StagedType::f8_row};
+constexpr StagedType kLanes[] = {StagedType::bf16,     StagedType::s8_group,  StagedType::s8_nested,
+                                 StagedType::s8_block, StagedType::s8_xblock, StagedType::s8_row,
+                                 StagedType::f8_row};
 
 /// Weights as they are, or one re-encoding, in as many copies as keep them out of L2.
 struct Stored {
@@ -179,14 +180,13 @@ class Bench {
     if (const Status s = stream_.synchronize(); !s) return s;
     Expected<ProductErrors> errors =
         measure_errors(stream_, {packed_.view(), arm.weights->restaged ? &*arm.weights->restaged : nullptr,
-                                  arm.gemm != nullptr && arm.lane == StagedType::bf16, x_, arm.tokens->form,
-                                  arm.tokens->copies[0], y_[0].address()});
+                                 arm.gemm != nullptr && arm.lane == StagedType::bf16, x_, arm.tokens->form,
+                                 arm.tokens->copies[0], y_[0].address()});
     if (!errors) return fail_with(errors);
     arm.errors = *errors;
     // E4M3 sums keep fewer bits: what promotion leaves of that, on values of both signs.
-    const double most = arm.lane == StagedType::f8_row
-                            ? 2e-3
-                            : std::max(1e-6, static_cast<double>(options_.cols) * 0x1p-24);
+    const double most =
+        arm.lane == StagedType::f8_row ? 2e-3 : std::max(1e-6, static_cast<double>(options_.cols) * 0x1p-24);
     if (!(errors->kernel <= most)) {
       return fail("{}: wanted a kernel error of at most {:.2e}, got {:.2e}: not timed", arm.name, most, errors->kernel);
     }
@@ -236,7 +236,8 @@ class Bench {
         std::memcpy(&data[static_cast<size_t>(i * 2)], &bits, 2);
       } else {
         const auto code = static_cast<int8_t>(std::clamp(v * 32, -127.0f, 127.0f));
-        data[static_cast<size_t>(i)] = static_cast<std::byte>(kind == LtKind::f8 ? f32_to_e4m3(v * 32) : static_cast<uint8_t>(code));
+        data[static_cast<size_t>(i)] =
+            static_cast<std::byte>(kind == LtKind::f8 ? f32_to_e4m3(v * 32) : static_cast<uint8_t>(code));
       }
     }
     Expected<Buffer> buffer = session_.allocate(bytes);
@@ -247,7 +248,8 @@ class Bench {
   }
 
   Json report(const RotationResult& timed) const {
-    Json cell{{"format", options_.format}, {"tokens", options_.tokens}, {"rows", options_.rows}, {"cols", options_.cols}};
+    Json cell{
+        {"format", options_.format}, {"tokens", options_.tokens}, {"rows", options_.rows}, {"cols", options_.cols}};
     cell["promote_cols"] = options_.promote_cols;
     cell["state_before"] = state_json(timed.before);
     cell["state_after"] = state_json(timed.after);

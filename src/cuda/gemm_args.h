@@ -15,26 +15,26 @@ struct GemmArgs {
   TensorMap x;  ///< [tokens][padded columns] of the lane's type, boxes of 128 bytes by the kernel's tokens
   TensorMap y;  ///< [tokens][rows] bfloat16, boxes of 64 by 64; used when y_f32 is null
   const uint8_t* records;
-  const uint32_t* supers;       ///< nested scales: [rows / 64][ceil(columns / 256)][64] pairs of f16
-  const float* weight_scales;   ///< re-encoded lanes
+  const uint32_t* supers;      ///< nested scales: [rows / 64][ceil(columns / 256)][64] pairs of f16
+  const float* weight_scales;  ///< re-encoded lanes
   const float* token_scales;
-  const float* token_sums;      ///< s8.group: sums of codes
-  const uint16_t* token_minima; ///< s8.nested: [blocks of 256][padded tokens][16], see minima_position
+  const float* token_sums;       ///< s8.group: sums of codes
+  const uint16_t* token_minima;  ///< s8.nested: [blocks of 256][padded tokens][16], see minima_position
   float* y_f32;
-  int64_t y_stride;             ///< of y_f32, elements
+  int64_t y_stride;  ///< of y_f32, elements
   int32_t tokens, rows, padded_tokens, padded_rows;
-  int32_t panels;               ///< padded columns / 128
-  int32_t bf16_scales;          ///< single and pair words are bfloat16, not binary16
-  int32_t promote;              ///< f8 lanes: panels from promotion to promotion
-  int32_t zero;                 ///< of the codes
+  int32_t panels;       ///< padded columns / 128
+  int32_t bf16_scales;  ///< single and pair words are bfloat16, not binary16
+  int32_t promote;      ///< f8 lanes: panels from promotion to promotion
+  int32_t zero;         ///< of the codes
   // 16-bit lanes: permute(quad, magic, selector + e * step) is, in fp32, 2^7 or 2^15 and code e, and offset the negated
   // value of a level of 0 among them.
   uint32_t magic, selector, step;
   float offset;
-  uint32_t minus_pivots;        ///< staged words: -65537 times the pivot code
-  uint32_t table[4];            ///< levels + 128 of table codes
-  const uint64_t* shifted;       ///< f8.row: [kShifts] magnitudes of eight levels, a byte each
-  uint64_t* clocks;             ///< null, or where block 0 writes clocks and nanoseconds
+  uint32_t minus_pivots;    ///< staged words: -65537 times the pivot code
+  uint32_t table[4];        ///< levels + 128 of table codes
+  const uint64_t* shifted;  ///< f8.row: [kShifts] magnitudes of eight levels, a byte each
+  uint64_t* clocks;         ///< null, or where block 0 writes clocks and nanoseconds
 };
 
 }  // namespace octalane::cuda

@@ -18,12 +18,12 @@ enum class Drain {
 
 /// Scale words as a kernel is made for them.
 enum class Form {
-  staged,  ///< S and B of re-encoded int8
+  staged,    ///< S and B of re-encoded int8
   exponent,  ///< of E4M3: levels of E2M1 by arithmetic
   shift,     ///< of E4M3: levels by tables
-  single,  ///< a scale
-  pair,    ///< scale and bias
-  nested,  ///< sub-scale and sub-minimum, under a pair for 256 columns
+  single,    ///< a scale
+  pair,      ///< scale and bias
+  nested,    ///< sub-scale and sub-minimum, under a pair for 256 columns
 };
 
 constexpr Form form_of(ScaleWords words) {
@@ -43,7 +43,8 @@ constexpr int word_bytes(Form form) { return form == Form::staged || form == For
 
 /// A shape of the kernel. A stage is 128 bytes of K. Words: scale words of a row and record; 4 are groups of 16, where
 /// the two quads of a thread have one each.
-template <Operand kOperandOf, Code kCodeOf, Form kFormOf, int Words, Drain kDrainOf, int Tokens, int Warpgroups, int Stages>
+template <Operand kOperandOf, Code kCodeOf, Form kFormOf, int Words, Drain kDrainOf, int Tokens, int Warpgroups,
+          int Stages>
 struct GemmShape {
   static constexpr Operand kOperand = kOperandOf;
   static constexpr Code kCode = kCodeOf;
@@ -70,7 +71,8 @@ struct GemmShape {
   static constexpr int kTokenBytes = kTokenScales ? kWarpgroups * kTokens * 4 : 0;
   static constexpr int kTailBytes = kTokenBytes + (kTables ? kShifts * 8 : 0) + 256;
   static constexpr int kMostShared = 232448;
-  static constexpr int kTiles = kStages * kStageBytes + kWarpgroups * 2 * kTileBytes + kTailBytes <= kMostShared ? 2 : 1;
+  static constexpr int kTiles =
+      kStages * kStageBytes + kWarpgroups * 2 * kTileBytes + kTailBytes <= kMostShared ? 2 : 1;
   static constexpr int kTilesAt = kStages * kStageBytes;
   static constexpr int kTokensAt = kTilesAt + kWarpgroups * kTiles * kTileBytes;
   static constexpr int kTablesAt = kTokensAt + kTokenBytes;
@@ -78,7 +80,9 @@ struct GemmShape {
   static constexpr int kSharedBytes = kBarriersAt + 256;
   static_assert(kSharedBytes <= kMostShared);
   static constexpr int kThreads = (kWarpgroups + 1) * 128;
-  static constexpr int kProducerRegisters = 24, kConsumerRegisters = kWarpgroups == 1 ? 216 : kWarpgroups == 3 ? 160 : 240;
+  static constexpr int kProducerRegisters = 24, kConsumerRegisters = kWarpgroups == 1   ? 216
+                                                                     : kWarpgroups == 3 ? 160
+                                                                                        : 240;
 };
 
 /// The shape of s8.group's kernel; drains every Group columns.
@@ -89,7 +93,7 @@ struct GroupShape {
   static constexpr Form kForm = kFormOf;
   static constexpr int kGroup = Group, kTokens = Tokens, kWarpgroups = Warpgroups, kStages = Stages;
   static constexpr bool kBias = kForm != Form::single;
-  static constexpr int kWords = Group == 32 ? 2 : 1;  ///< scale words of a row and record
+  static constexpr int kWords = Group == 32 ? 2 : 1;                ///< scale words of a row and record
   static constexpr int kSteps = Group / 32, kGroups = 128 / Group;  ///< instructions of a group, groups of a stage
   static constexpr int kSets = kGroups > 1 ? 2 : 1;  ///< of sums: one is drained while the other is filled
   static constexpr int kRows = 64 * kWarpgroups;

@@ -21,8 +21,12 @@ constexpr StagedType staged_by(Operand operand, Drain drain) {
 
 template <class S>
 constexpr GemmKernel whole(const char* function) {
-  return {function,   staged_by(S::kOperand, S::kDrain), S::kCode,    S::kForm,      S::kWords, 0, S::kDrain,
-          S::kRows,   S::kTokens,           S::kThreads, S::kSharedBytes};
+  return {function,       staged_by(S::kOperand, S::kDrain),
+          S::kCode,       S::kForm,
+          S::kWords,      0,
+          S::kDrain,      S::kRows,
+          S::kTokens,     S::kThreads,
+          S::kSharedBytes};
 }
 
 template <class S>
@@ -33,8 +37,8 @@ constexpr GemmKernel grouped(const char* function) {
 
 template <class S>
 constexpr GemmKernel nested(const char* function) {
-  return {function, StagedType::s8_nested, S::kCode,   S::kForm,    S::kWords,      0,
-          Drain::none, S::kRows,           S::kTokens, S::kThreads, S::kSharedBytes, S::kMinima};
+  return {function,   StagedType::s8_nested, S::kCode,        S::kForm,  S::kWords, 0, Drain::none, S::kRows,
+          S::kTokens, S::kThreads,           S::kSharedBytes, S::kMinima};
 }
 
 #define GEMM(name, operand, code, form, words, drain, ...) \
@@ -103,7 +107,8 @@ std::string why_not(const GemmKernel& kernel, const Records& weights) {
   if (kernel.staged == StagedType::s8_nested && kernel.minima != weights.spec.scale.has_bias) {
     return kernel.minima ? "for weights with minima only" : "not for weights with minima";
   }
-  if (kernel.staged == StagedType::s8_group || kernel.staged == StagedType::s8_nested) return why_no_records(weights.spec, kernel.staged);
+  if (kernel.staged == StagedType::s8_group || kernel.staged == StagedType::s8_nested)
+    return why_no_records(weights.spec, kernel.staged);
   return {};
 }
 

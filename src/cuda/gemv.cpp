@@ -48,8 +48,8 @@ std::string name(const GemvKernel& kernel) {
 
 int tokens_at_once(const GemvKernel& kernel, const Records& weights, const DeviceInfo& device) {
   const auto fits = [&](int tokens) {
-    const GemvShared shared =
-        gemv_shared(panels_of(weights), slices_of(weights), tokens, kernel.tokens, kernel.group, kernel.code == Code::table);
+    const GemvShared shared = gemv_shared(panels_of(weights), slices_of(weights), tokens, kernel.tokens, kernel.group,
+                                          kernel.code == Code::table);
     return shared.bytes <= device.shared_bytes_per_block;
   };
   if (!is_small(kernel)) return fits(kernel.tokens) ? kernel.tokens : 0;

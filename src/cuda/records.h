@@ -29,14 +29,14 @@ constexpr int code_bits(Code code) { return code == Code::byte ? 8 : 4; }
 
 /// What a scale word says; `single` words are one 16-bit float, `pair` words a scale and a bias.
 enum class ScaleWords : int {
-  staged,       ///< restage.h's S, int16, and 2^15 + 128 + the sum S * level + B of the pivot code, uint16
+  staged,  ///< restage.h's S, int16, and 2^15 + 128 + the sum S * level + B of the pivot code, uint16
   pair_f16,
   pair_bf16,
   single_f16,
   single_bf16,
-  nested,       ///< sub-scale and sub-minimum, int8; scale and bias as two f16 for each 256 columns lie apart
-  exponent,     ///< f8.row: the exponent field of what E2M1's 0.5 becomes in E4M3, 1 to 12
-  shift,        ///< f8.row, for any spread: 8 times how many powers of two the group's scale lies under the row's
+  nested,    ///< sub-scale and sub-minimum, int8; scale and bias as two f16 for each 256 columns lie apart
+  exponent,  ///< f8.row: the exponent field of what E2M1's 0.5 becomes in E4M3, 1 to 12
+  shift,     ///< f8.row, for any spread: 8 times how many powers of two the group's scale lies under the row's
 };
 
 constexpr int word_bytes(ScaleWords words) {
@@ -44,10 +44,10 @@ constexpr int word_bytes(ScaleWords words) {
 }
 
 struct RecordLayout {
-  int code_bytes = 0;   ///< of a record: 2048 or 4096
-  int words = 0;        ///< of a row: 4, 2 or 1
+  int code_bytes = 0;  ///< of a record: 2048 or 4096
+  int words = 0;       ///< of a row: 4, 2 or 1
   int word_bytes = 0;
-  int bytes = 0;        ///< a multiple of 16
+  int bytes = 0;  ///< a multiple of 16
 };
 
 constexpr RecordLayout record_layout(int bits, int group, ScaleWords scales) {
@@ -68,9 +68,11 @@ inline constexpr int kMostExponentSpread = 11;
 /// columns, the same quads as of codes.
 constexpr int bf16_position(int k) { return k / 4 * 2 + k % 2 + (k / 2 % 2) * 8; }
 
-/// s8.nested's sums of a block of 256 columns, as operands: a sum of 32 codes is 32 a + b with |a| <= 127 and |b| <= 16, both
-/// bfloat16. Where those of group g (0 to 7) of a token lie, in elements from the block's first token: 8 tokens by 16
-/// bytes follow each other, of a and of b in turns.
-constexpr int minima_position(int token, int g, bool rest) { return token / 8 * 128 + (rest ? 64 : 0) + token % 8 * 8 + g; }
+/// s8.nested's sums of a block of 256 columns, as operands: a sum of 32 codes is 32 a + b with |a| <= 127 and |b| <=
+/// 16, both bfloat16. Where those of group g (0 to 7) of a token lie, in elements from the block's first token: 8
+/// tokens by 16 bytes follow each other, of a and of b in turns.
+constexpr int minima_position(int token, int g, bool rest) {
+  return token / 8 * 128 + (rest ? 64 : 0) + token % 8 * 8 + g;
+}
 
 }  // namespace octalane::cuda

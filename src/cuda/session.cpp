@@ -13,9 +13,9 @@ Status start(const DriverApi& api, FunctionHandle function, const Grid& grid, St
   const auto blocks_y = static_cast<unsigned>(grid.blocks_y);
   const auto shared_bytes = static_cast<unsigned>(grid.shared_bytes);
   if (grid.cluster == 1 && !grid.early) {
-    return check(api,
-                 api.launch_kernel(function, blocks, blocks_y, 1, threads, 1, 1, shared_bytes, stream, arguments, nullptr),
-                 "cuLaunchKernel");
+    return check(
+        api, api.launch_kernel(function, blocks, blocks_y, 1, threads, 1, 1, shared_bytes, stream, arguments, nullptr),
+        "cuLaunchKernel");
   }
   LaunchAttribute attributes[2];
   unsigned count = 0;

@@ -201,9 +201,8 @@ FakeWork& fake_work() {
 
 void add_fake_work(DriverApi& api) {
   api.tensor_map_encode_tiled = [](TensorMap*, TensorElement, uint32_t, void*, const uint64_t*, const uint64_t*,
-                                   const uint32_t*, const uint32_t*, int, int, int, int) {
-    return fake_result("cuTensorMapEncodeTiled");
-  };
+                                   const uint32_t*, const uint32_t*, int, int, int,
+                                   int) { return fake_result("cuTensorMapEncodeTiled"); };
   add_memory(api);
   add_modules(api);
   add_events(api);

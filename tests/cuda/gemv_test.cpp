@@ -263,17 +263,17 @@ TEST(CudaGemvKernels, take_as_many_tokens_at_once_as_shared_memory_holds) {
   };
   EXPECT_EQ(at_once(eight, 4096), 8);
   EXPECT_EQ(at_once(sixteen, 4096), 16);
-  // A slice of 65536 columns has 128 records: 16448 bytes a token, 16 of them alone are more than there is.
-  EXPECT_EQ(at_once(sixteen, 65536), 0);
-  EXPECT_EQ(at_once(eight, 65536), 8);
-  EXPECT_LT(at_once(eight, 131072), 8);
-  EXPECT_GT(at_once(eight, 131072), 1);
+  // A slice of 32768 columns has 128 records: 16448 bytes a token, 16 of them alone are more than there is.
+  EXPECT_EQ(at_once(sixteen, 32768), 0);
+  EXPECT_EQ(at_once(eight, 32768), 8);
+  EXPECT_LT(at_once(eight, 65536), 8);
+  EXPECT_GT(at_once(eight, 65536), 1);
   EXPECT_EQ(at_once(eight, 1 << 22), 0);
-  EXPECT_EQ(cuda::why_not(sixteen, records_of(spec, 64, 65536), kHopper),
-            "16 tokens of 65536 columns do not fit 232448 bytes of shared memory");
+  EXPECT_EQ(cuda::why_not(sixteen, records_of(spec, 64, 32768), kHopper),
+            "16 tokens of 32768 columns do not fit 232448 bytes of shared memory");
   EXPECT_EQ(cuda::partial_bytes(records_of(spec, 200, 4096), 3, kHopper), 0);
-  EXPECT_EQ(cuda::partial_bytes(records_of(spec, 200, 4096), 3, kAmpere), 8 * 3 * 256 * 4);
-  EXPECT_EQ(cuda::partial_bytes(records_of(spec, 200, 4096), 300, kAmpere), 8 * 16 * 256 * 4);
+  EXPECT_EQ(cuda::partial_bytes(records_of(spec, 200, 4096), 3, kAmpere), 4 * 3 * 256 * 4);
+  EXPECT_EQ(cuda::partial_bytes(records_of(spec, 200, 4096), 300, kAmpere), 4 * 16 * 256 * 4);
 }
 
 class FakeGemv : public testing::Test {
@@ -312,8 +312,8 @@ TEST_F(FakeGemv, is_clusters_of_slices_where_there_are_clusters) {
   EXPECT_EQ(launches[0].function, "gemv_nibble_32_16");
   EXPECT_EQ(launches[1].function, "gemv_nibble_32_8") << "the last four";
   for (const FakeLaunch& launch : launches) {
-    EXPECT_EQ(launch.blocks, 8u);
-    EXPECT_EQ(launch.cluster, 8u);
+    EXPECT_EQ(launch.blocks, 4u);
+    EXPECT_EQ(launch.cluster, 4u);
     EXPECT_EQ(launch.blocks_y, 2u);
     EXPECT_EQ(launch.threads, 256u);
   }
@@ -331,7 +331,7 @@ TEST_F(FakeGemv, sums_slices_through_memory_where_there_are_none) {
   const auto& launches = fake_work().launches;
   ASSERT_EQ(launches.size(), 2u);
   EXPECT_EQ(launches[0].cluster, 1u);
-  EXPECT_EQ(launches[0].blocks, 8u);
+  EXPECT_EQ(launches[0].blocks, 4u);
   EXPECT_EQ(launches[1].function, "gemv_sum");
   EXPECT_EQ(launches[1].blocks, 1u);
   EXPECT_EQ(launches[1].blocks_y, 3u);

@@ -32,7 +32,7 @@ class DeviceProduct {
                 packed_.view().padded_cols()) {}
 
   /// fp32 outputs [tokens][rows]; empty when something failed.
-  std::vector<float> run(bool f32, cuda::ProductOptions options = {}) {
+  std::vector<float> run(bool f32, cuda::ProductOptions options = {128, 0}) {
     OnDevice& on = OnDevice::get();
     std::optional<Restaged> made;
     if (restaged(kernel_.staged)) made = restage(packed_.view(), kernel_.staged, 1);
@@ -62,7 +62,8 @@ class DeviceProduct {
       for (int64_t c = 0; c < stride; ++c) {
         const std::byte* at = &y[static_cast<size_t>((r * stride + c) * width)];
         if (r == 0 || r == m + 1 || c >= n) {
-          for (int64_t b = 0; b < width; ++b) EXPECT_EQ(at[b], std::byte{0xFF}) << "written outside: " << r << ", " << c;
+          for (int64_t b = 0; b < width; ++b)
+            EXPECT_EQ(at[b], std::byte{0xFF}) << "written outside: " << r << ", " << c;
           continue;
         }
         uint32_t bits = 0;
@@ -192,8 +193,12 @@ class CudaProduct : public testing::TestWithParam<int> {
 TEST_P(CudaProduct, matches_scalar_for_ragged_shapes) {
   for_each_served(kernel(), [&](const WeightSpec& spec) {
     const int64_t unit = std::max<int64_t>(kernel().form == cuda::Form::shift ? 64 : 32, column_unit(spec));
-    for (const Shape shape : {Shape{1, 1, unit}, {3, 70, unit * 2}, {64, 128, unit * 3}, {65, 131, unit * 5},
-                              {300, 200, 512}, {130, 333, 1024 + 256}}) {
+    for (const Shape shape : {Shape{1, 1, unit},
+                              {3, 70, unit * 2},
+                              {64, 128, unit * 3},
+                              {65, 131, unit * 5},
+                              {300, 200, 512},
+                              {130, 333, 1024 + 256}}) {
       SCOPED_TRACE(testing::Message() << shape.tokens << " x " << shape.rows << " x " << shape.cols);
       const Planes planes = planes_for(kernel(), spec, shape.rows, shape.cols, 5);
       const Activations x = Activations::random(shape.tokens, shape.cols, 6);
@@ -245,13 +250,16 @@ TEST_P(CudaProduct, a_token_that_is_not_finite_spoils_itself_alone) {
     const std::vector<float> after = spoilt.run(true);
     ASSERT_FALSE(after.empty());
     for (size_t i = 0; i < after.size(); ++i) {
-      if (i / 70 == 4) ASSERT_TRUE(std::isnan(after[i])) << i;
-      else ASSERT_TRUE(same_bits(before[i], after[i])) << i;
+      if (i / 70 == 4)
+        ASSERT_TRUE(std::isnan(after[i])) << i;
+      else
+        ASSERT_TRUE(same_bits(before[i], after[i])) << i;
     }
   });
 }
 
-/// All products positive, 16384 columns: what the tensor cores' narrow sums lose, by columns from promotion to promotion.
+/// All products positive, 16384 columns: what the tensor cores' narrow sums lose, by columns from promotion to
+/// promotion.
 TEST(CudaPromotion, keeps_what_narrow_sums_lose) {
   if (const std::string& missing = OnDevice::get().missing; !missing.empty()) GTEST_SKIP() << missing;
   constexpr int64_t kCols = 16384, kRows = 16, kTokens = 4;

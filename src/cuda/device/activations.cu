@@ -175,8 +175,7 @@ __device__ __forceinline__ void clear(const ActivationArgs& args, int scale_colu
       store_minima(args, column, 0);
   }
   if (args.sums == nullptr) return;
-  for (int g = threadIdx.x; g < args.padded_cols / args.sum_group; g += blockDim.x)
-    args.sums[scale_index(args, g)] = 0;
+  for (int g = threadIdx.x; g < args.padded_cols / args.sum_group; g += blockDim.x) args.sums[scale_index(args, g)] = 0;
 }
 
 /// A token's row, walked in tiles of kActivationUnits units a thread. The lanes of a warp have 256 neighbouring

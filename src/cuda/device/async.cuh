@@ -31,11 +31,10 @@ __device__ __forceinline__ void barrier_arrive(uint32_t barrier) {
 /// One try, so that its latency can be hidden.
 __device__ __forceinline__ bool barrier_try(uint32_t barrier, int parity) {
   uint32_t done;
-  asm volatile(
-      "{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
-      : "=r"(done)
-      : "r"(barrier), "r"(parity)
-      : "memory");
+  asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
+               : "=r"(done)
+               : "r"(barrier), "r"(parity)
+               : "memory");
   return done != 0;
 }
 __device__ __forceinline__ void barrier_wait(uint32_t barrier, int parity) {
@@ -55,8 +54,8 @@ __device__ __forceinline__ void copy_bytes(uint32_t to, const void* from, int by
                : "memory");
 }
 __device__ __forceinline__ void store_tile(const TensorMap& map, int x, int y, uint32_t from) {
-  asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3];" ::"l"(&map), "r"(x), "r"(y),
-               "r"(from)
+  asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3];" ::"l"(&map), "r"(x),
+               "r"(y), "r"(from)
                : "memory");
   asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }

@@ -64,8 +64,8 @@ __device__ __forceinline__ uint32_t as_signed(uint32_t bytes, uint32_t offset) {
   return (bytes + offset) ^ 0x80808080u;
 }
 
-/// A staged scale word, for both 16-bit lanes of a register. The word's upper half is the value of code `pivot` with 128
-/// and 2^15 added: every weight that occurs makes a lane between 0 and 2^16, so none borrows from the other.
+/// A staged scale word, for both 16-bit lanes of a register. The word's upper half is the value of code `pivot` with
+/// 128 and 2^15 added: every weight that occurs makes a lane between 0 and 2^16, so none borrows from the other.
 struct StagedScale {
   uint32_t scale, bias;
   __device__ __forceinline__ StagedScale(uint32_t word, uint32_t minus_pivots)

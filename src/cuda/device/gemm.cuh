@@ -89,11 +89,13 @@ __device__ __forceinline__ void produce(const GemmArgs& args, uint32_t base) {
                      256, full);
       }
       if constexpr (S::kBlocks) {
-        copy_bytes(stage + S::kScalesAt, args.token_scales + static_cast<int64_t>(k / 2) * args.padded_tokens + place.token,
-                   S::kTokens * 4, full);
+        copy_bytes(stage + S::kScalesAt,
+                   args.token_scales + static_cast<int64_t>(k / 2) * args.padded_tokens + place.token, S::kTokens * 4,
+                   full);
         if constexpr (S::kDrain == Drain::block)
           copy_bytes(stage + S::kScalesAt + S::kTokens * 4,
-                     args.weight_scales + static_cast<int64_t>(k / 2) * args.padded_rows + place.row, S::kRows * 4, full);
+                     args.weight_scales + static_cast<int64_t>(k / 2) * args.padded_rows + place.row, S::kRows * 4,
+                     full);
       }
     }
   }
@@ -103,15 +105,16 @@ __device__ __forceinline__ void produce(const GemmArgs& args, uint32_t base) {
 /// columns j = 0, 1 of record u, or (16-bit operands) of the two quads of columns u.
 template <class S>
 struct StageCodes {
-  Eight<S::kCode> codes[S::kRecords][2][2];  // [record][j][h]
+  Eight<S::kCode> codes[S::kRecords][2][2];   // [record][j][h]
   uint32_t words[S::kRecords][2][S::kWords];  // [record][h]; 16-bit words in the halves of a register where they pair
-  Scale supers[2];  ///< nested
+  Scale supers[2];                            ///< nested
 
   /// Where a thread's codes and rows begin in a stage.
   struct Places {
     uint32_t codes, words, supers;
     __device__ __forceinline__ Places(int group, int thread) {
-      const int row = thread / 32 * 16 + thread % 32 / 4, records = S::kRecordsAt + group * S::kRecords * S::kRecordBytes;
+      const int row = thread / 32 * 16 + thread % 32 / 4,
+                records = S::kRecordsAt + group * S::kRecords * S::kRecordBytes;
       codes = kept(records + thread * 16);
       words = kept(records + S::kCodeBytes + row * kRowBytes);
       supers = kept(S::kSupersAt + group * 256 + row * 4);
@@ -168,7 +171,8 @@ struct StageCodes {
         for (int q = 0; q < 2; ++q) {
           if (S::kWords == 4 && q == 1) scale = exact_scale<S::kForm>(word(0, u, h, 1), is_bf16, supers[h]);
           float w[4];
-          weights_of<S::kForm != Form::single, S::kForm == Form::nested && S::kCode == Code::table>(codes[0][u][h].quad(q, table), scale, args, w);
+          weights_of<S::kForm != Form::single, S::kForm == Form::nested && S::kCode == Code::table>(
+              codes[0][u][h].quad(q, table), scale, args, w);
           a[q][h] = pack_bf16(w[0], w[1]);
           a[q][h + 2] = pack_bf16(w[2], w[3]);
         }
@@ -176,8 +180,10 @@ struct StageCodes {
 #pragma unroll
         for (int j = 0; j < 2; ++j) {
           uint2 magnitudes;
-          if constexpr (S::kTables) magnitudes = shared_64(tables + word(u, j, h, 0));
-          else magnitudes = e2m1_magnitudes(word(u, j, h, 0));
+          if constexpr (S::kTables)
+            magnitudes = shared_64(tables + word(u, j, h, 0));
+          else
+            magnitudes = e2m1_magnitudes(word(u, j, h, 0));
           a[j][h] = e4m3_quad(codes[u][j][h].word[0], 0, magnitudes);
           a[j][h + 2] = e4m3_quad(codes[u][j][h].word[0], 1, magnitudes);
         }
@@ -372,7 +378,7 @@ __device__ __forceinline__ void consume(const GemmArgs& args, uint8_t* shared, u
       warpgroup_sync(2 + group);
     }
     write_outputs<S::kTokens, S::kTiles>(
-        args, place, group, base + S::kTilesAt + group * S::kTiles * S::kTileBytes, [&](int j, float (&values)[4]) {
+        args, place, group, base + S::kTilesAt + group * S::kTiles * S::kTileBytes, [&](int j, float(&values)[4]) {
           float2 scales{};
           if constexpr (S::kTokenScales) {
             scales = *reinterpret_cast<const float2*>(token_scales + 8 * j + 2 * (lane % 4));
@@ -439,8 +445,9 @@ __device__ __forceinline__ void run_roles(const GemmArgs& args, Produce produce,
 
 template <class S>
 __device__ __forceinline__ void gemm(const GemmArgs& args) {
-  run_roles<S>(args, [&](uint32_t base) { produce<S>(args, base); },
-               [&](uint8_t* shared, uint32_t base) { consume<S>(args, shared, base); });
+  run_roles<S>(
+      args, [&](uint32_t base) { produce<S>(args, base); },
+      [&](uint8_t* shared, uint32_t base) { consume<S>(args, shared, base); });
 }
 
 }  // namespace octalane::cuda

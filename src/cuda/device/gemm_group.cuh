@@ -36,7 +36,8 @@ __device__ __forceinline__ void produce_groups(const GemmArgs& args, uint32_t ba
         const int64_t from = static_cast<int64_t>(k * S::kGroups + g) * args.padded_tokens + place.token;
         const uint32_t to = stage + S::kScalesAt + g * S::kTokens * 4;
         copy_bytes(to, args.token_scales + from, S::kTokens * 4, full);
-        if constexpr (S::kBias) copy_bytes(to + S::kGroups * S::kTokens * 4, args.token_sums + from, S::kTokens * 4, full);
+        if constexpr (S::kBias)
+          copy_bytes(to + S::kGroups * S::kTokens * 4, args.token_sums + from, S::kTokens * 4, full);
       }
     }
   }
@@ -95,7 +96,8 @@ __device__ __forceinline__ void consume_groups(const GemmArgs& args, uint8_t* sh
 #pragma unroll
           for (int h = 0; h < 2; ++h) {
 #pragma unroll
-            for (int q = 0; q < 2; ++q) a[set][i][h + 2 * q] = as_signed(codes[step / 2][step % 2][h].quad(q, table), offset);
+            for (int q = 0; q < 2; ++q)
+              a[set][i][h + 2 * q] = as_signed(codes[step / 2][step % 2][h].quad(q, table), offset);
           }
         }
 #pragma unroll
@@ -138,7 +140,7 @@ __device__ __forceinline__ void consume_groups(const GemmArgs& args, uint8_t* sh
       if (lane == 0) barrier_arrive(base + S::kBarriersAt + slot.index * 16 + 8);
     }
     write_outputs<S::kTokens, S::kTiles>(args, place, group, base + S::kTilesAt + group * S::kTiles * S::kTileBytes,
-                                         [&](int j, float (&values)[4]) {
+                                         [&](int j, float(&values)[4]) {
 #pragma unroll
                                            for (int e = 0; e < 4; ++e) values[e] = totals[4 * j + e];
                                          });
@@ -148,8 +150,9 @@ __device__ __forceinline__ void consume_groups(const GemmArgs& args, uint8_t* sh
 
 template <class S>
 __device__ __forceinline__ void gemm_groups(const GemmArgs& args) {
-  run_roles<S>(args, [&](uint32_t base) { produce_groups<S>(args, base); },
-               [&](uint8_t* shared, uint32_t base) { consume_groups<S>(args, shared, base); });
+  run_roles<S>(
+      args, [&](uint32_t base) { produce_groups<S>(args, base); },
+      [&](uint8_t* shared, uint32_t base) { consume_groups<S>(args, shared, base); });
 }
 
 }  // namespace octalane::cuda

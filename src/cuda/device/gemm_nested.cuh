@@ -1,7 +1,7 @@
 // s8.nested on wgmma: the sums of a group of 32 columns are multiplied by its integer sub-scale and added up as
-// integers; they leave the integers once in 256 columns. The minima, sub-minimum by sum of codes, are a product of their
-// own of eight columns, exact on the bfloat16 lane: sums are handed in as a multiple of 32 and a rest. See gemm.cuh for
-// what is not explained here.
+// integers; they leave the integers once in 256 columns. The minima, sub-minimum by sum of codes, are a product of
+// their own of eight columns, exact on the bfloat16 lane: sums are handed in as a multiple of 32 and a rest. See
+// gemm.cuh for what is not explained here.
 #pragma once
 
 #include "cuda/device/gemm.cuh"
@@ -28,13 +28,12 @@ __device__ __forceinline__ void produce_nested(const GemmArgs& args, uint32_t ba
         const int block = place.row / 64 + g;
         copy_bytes(stage + S::kRecordsAt + g * kRecordBytes,
                    args.records + block * row_bytes + static_cast<int64_t>(k) * kRecordBytes, kRecordBytes, full);
-        copy_bytes(stage + S::kSupersAt + g * 256, args.supers + (static_cast<int64_t>(block) * supers + k / 2) * 64, 256,
-                   full);
+        copy_bytes(stage + S::kSupersAt + g * 256, args.supers + (static_cast<int64_t>(block) * supers + k / 2) * 64,
+                   256, full);
       }
       const int64_t from = static_cast<int64_t>(k / 2) * args.padded_tokens + place.token;
       copy_bytes(stage + S::kScalesAt, args.token_scales + from, S::kTokens * 4, full);
-      if constexpr (S::kMinima)
-        copy_bytes(stage + S::kMinimaAt, args.token_minima + from * 16, S::kMinimaBytes, full);
+      if constexpr (S::kMinima) copy_bytes(stage + S::kMinimaAt, args.token_minima + from * 16, S::kMinimaBytes, full);
     }
   }
 }
@@ -84,8 +83,7 @@ __device__ __forceinline__ void consume_nested(const GemmArgs& args, uint8_t* sh
 #pragma unroll
           for (int h = 0; h < 2; ++h) {
 #pragma unroll
-            for (int q = 0; q < 2; ++q)
-              a[g % 2][h + 2 * q] = as_signed(codes[g / 2][g % 2][h].quad(q, table), offset);
+            for (int q = 0; q < 2; ++q) a[g % 2][h + 2 * q] = as_signed(codes[g / 2][g % 2][h].quad(q, table), offset);
           }
         };
         decode(0);
@@ -99,7 +97,8 @@ __device__ __forceinline__ void consume_nested(const GemmArgs& args, uint8_t* sh
           if (g < 3) decode(g + 1);
           int scales[2];
 #pragma unroll
-          for (int h = 0; h < 2; ++h) scales[h] = static_cast<int>(permute(pairs[g / 2][h], 0, g % 2 == 0 ? 0x8880 : 0xaaa2));
+          for (int h = 0; h < 2; ++h)
+            scales[h] = static_cast<int>(permute(pairs[g / 2][h], 0, g % 2 == 0 ? 0x8880 : 0xaaa2));
           wgmma_wait<0>();
           pin_all(sums);
 #pragma unroll
@@ -151,7 +150,7 @@ __device__ __forceinline__ void consume_nested(const GemmArgs& args, uint8_t* sh
       release();
     }
     write_outputs<S::kTokens, S::kTiles>(args, place, group, base + S::kTilesAt + group * S::kTiles * S::kTileBytes,
-                                         [&](int j, float (&values)[4]) {
+                                         [&](int j, float(&values)[4]) {
 #pragma unroll
                                            for (int e = 0; e < 4; ++e) values[e] = totals[4 * j + e];
                                          });
@@ -161,8 +160,9 @@ __device__ __forceinline__ void consume_nested(const GemmArgs& args, uint8_t* sh
 
 template <class S>
 __device__ __forceinline__ void gemm_nested(const GemmArgs& args) {
-  run_roles<S>(args, [&](uint32_t base) { produce_nested<S>(args, base); },
-               [&](uint8_t* shared, uint32_t base) { consume_nested<S>(args, shared, base); });
+  run_roles<S>(
+      args, [&](uint32_t base) { produce_nested<S>(args, base); },
+      [&](uint8_t* shared, uint32_t base) { consume_nested<S>(args, shared, base); });
 }
 
 }  // namespace octalane::cuda

@@ -163,7 +163,8 @@ __device__ __forceinline__ void gemv(const GemvArgs& args, uint8_t* shared) {
   }
   // Weights are constant; only what follows depends on the kernel before.
   let_next_begin();
-  const GemvShared at = gemv_shared(args.panels, args.slices, args.tokens, S::kTiles * 8, S::kGroup, S::kCode == Code::table);
+  const GemvShared at =
+      gemv_shared(args.panels, args.slices, args.tokens, S::kTiles * 8, S::kGroup, S::kCode == Code::table);
   if constexpr (S::kCode == Code::table) fill_table(args, shared);
   wait_for_previous();
   stage_tokens<S>(args, at, shared, begin, records);

@@ -79,29 +79,29 @@ class Bench {
     const std::vector<Candidate> candidates = candidates_for(tokens);
     const Expected<double> error = check(candidates, tokens);
     if (!error) return fail_with(error);
-    std::vector<Arm> arms;
+    std::vector<cli::Arm> arms;
     for (const Candidate& by : candidates) {
       arms.push_back(
           {by.arm, static_cast<int64_t>(copies_.size()), [this, &by, tokens](const cuda::Stream&, int64_t i) {
              return multiply(by, tokens, copies_[static_cast<size_t>(i) % copies_.size()]);
            }});
     }
-    const Expected<RotationResult> result = time_arms(*session_, *stream_, arms, options_->rotation);
+    const Expected<cli::RotationResult> result = cli::time_arms(*session_, *stream_, arms, options_->rotation);
     if (!result) return fail_with(result);
     const double ops = 2.0 * static_cast<double>(tokens) * static_cast<double>(options_->rows * options_->cols);
     Json json = {{"tokens", tokens}, {"same_bits", true}, {"total_error", *error}, {"arms", Json::array()}};
     double fastest_baseline = 0;
     for (size_t i = 0; i < candidates.size(); ++i) {
-      const ArmSamples& samples = result->arms[i];
+      const cli::ArmSamples& samples = result->arms[i];
       Json arm = {{"name", candidates[i].arm},
                   {"kernel", cuda::name(*candidates[i].kernel)},
                   {"function", candidates[i].kernel->function},
                   {"tensor_books", candidates[i].kernel->tensor_books},
                   {"tflops", ops / cli::median(samples.seconds) * 1e-12}};
-      arm.update(samples_json(samples));
+      arm.update(cli::samples_json(samples));
       json["arms"].push_back(std::move(arm));
       if (candidates[i].kernel->tokens != kFrozenTokens) continue;
-      const double speedup = median_speedup(result->arms[0], samples);
+      const double speedup = cli::median_speedup(result->arms[0], samples);
       fastest_baseline = fastest_baseline == 0 ? speedup : std::min(fastest_baseline, speedup);
     }
     json["reuse_over_fastest_frozen"] = fastest_baseline;
@@ -115,7 +115,7 @@ class Bench {
             {"split", copies_[0].weights.about().split},
             {"copies", copies_.size()},
             {"weight_bytes", copies_[0].weights.bytes()},
-            {"rotation", rotation_json(options_->rotation)}};
+            {"rotation", cli::rotation_json(options_->rotation)}};
   }
 
  private:
@@ -138,7 +138,7 @@ class Bench {
     if (!raw) return fail_with(raw);
     if (const Status s = session_->copy_in(*raw, std::as_bytes(std::span(fixture_.x))); !s) return s;
     const auto weight_bytes = static_cast<int64_t>(records->codes.size() + records->scales.size() * 2);
-    const int64_t count = copies_beyond_l2(weight_bytes, session_->device().l2_bytes);
+    const int64_t count = cli::copies_beyond_l2(weight_bytes, session_->device().l2_bytes);
     for (int64_t i = 0; i < count; ++i) {
       Expected<cuda::CodebookWeights> weights = cuda::CodebookWeights::upload(*session_, *records);
       if (!weights) return fail_with(weights);

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "cli/command.h"
-#include "cuda/rotation.h"
+#include "cli/cuda_rotation.h"
 
 namespace octalane::bench {
 
@@ -13,7 +13,7 @@ struct AdditiveOptions {
   std::vector<int64_t> tokens{32, 64, 128, 1024};
   bool variants = false;  ///< also the library's kernels with other ways to widen codewords
   uint64_t seed = 1;
-  RotationOptions rotation;
+  cli::RotationOptions rotation;
 };
 
 /// Times, for each number of tokens, the library's kernel ("reuse") beside the baselines, with additive-m2v8-g128

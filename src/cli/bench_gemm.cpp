@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "cli/bench_gemm_cuda.h"
 #include "cli/command.h"
 #include "cli/machine.h"
 #include "cli/peaks.h"
@@ -264,7 +265,21 @@ void print_people(const Json& cells, const Json& pairs) {
   if (kAblation != Ablation::none) fmt::print("Ablation build, {}: nothing was checked.\n", name(kAblation));
 }
 
+Expected<int> bench_on_cuda(const Options& options) {
+  const std::pair<const char*, bool> of_the_cpu[] = {{"--isa", !options.common.isa.empty()},
+                                                     {"--vs", !options.against.empty()},
+                                                     {"--cold", options.sampling.cold},
+                                                     {"--take-turns", options.sampling.turns}};
+  for (const auto& [flag, given] : of_the_cpu) {
+    if (given)
+      return fail("{} is for the kernels of the CPU; --device cuda times all of its own, from cold memory", flag);
+  }
+  return bench_gemm_cuda({options.formats, options.tokens, options.rows, options.cols, options.common.lane,
+                          static_cast<int>(options.sampling.repeats), options.seed, options.common.json});
+}
+
 Expected<int> bench_gemm(const Options& options) {
+  if (options.common.device == "cuda") return bench_on_cuda(options);
   const Expected<Context> context = make_context(options.common);
   if (!context) return fail_with(context);
   if (options.sampling.cold && last_level_cache_bytes() == 0) {
@@ -323,7 +338,7 @@ Command bench_gemm_command(CLI::App& bench) {
                "Rotate copies of the weights of twice the last-level cache (at most 2 GiB)");
   flags.toggle("--take-turns", options->sampling.turns,
                "Before each step write `ready` on stderr and wait for a line on standard input");
-  flags.common(options->common);
+  flags.common(options->common, {"cpu", "cuda"});
   flags.rates(options->common);
   options->common.wrong_results = true;
   return {flags.app(), [options] { return bench_gemm(*options); }};

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "cli/cuda_rotation.h"
 #include "cli/machine.h"
 #include "cli/table.h"
 #include "cli/terminal.h"
@@ -16,16 +17,6 @@ using cuda::InstructionRate;
 using cuda::LoopRate;
 
 constexpr int kDrains[] = {32, 128, 256};
-
-Json known(const std::optional<double>& value) { return value ? Json(*value) : Json(); }
-
-Json state_json(const cuda::DeviceState& state) {
-  return {{"sm_clock_mhz", known(state.sm_clock_mhz)},
-          {"memory_clock_mhz", known(state.memory_clock_mhz)},
-          {"power_watts", known(state.power_watts)},
-          {"power_limit_watts", known(state.power_limit_watts)},
-          {"temperature_celsius", known(state.temperature_celsius)}};
-}
 
 Json device_json(const cuda::DeviceInfo& device) {
   return {{"name", device.name},

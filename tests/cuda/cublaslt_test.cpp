@@ -1,12 +1,12 @@
 // What cuBLASLt is asked for, and which of its algorithms is taken, on a made-up library.
-#include "cuda/cublaslt.h"
+#include "cli/cublaslt.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "cuda/fake_driver.h"
 
-namespace octalane::bench {
+namespace octalane::cli {
 
 struct LtState {};
 struct LtMatmulDescState {
@@ -21,12 +21,12 @@ struct LtLayoutState {
 };
 struct LtPreferenceState {};
 
-}  // namespace octalane::bench
+}  // namespace octalane::cli
 
 namespace octalane::test {
 namespace {
 
-using namespace bench;
+using namespace cli;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::SizeIs;

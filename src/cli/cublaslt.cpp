@@ -1,4 +1,4 @@
-#include "cuda/cublaslt.h"
+#include "cli/cublaslt.h"
 
 #include <fmt/format.h>
 
@@ -8,7 +8,7 @@
 
 #include "cli/command.h"
 
-namespace octalane::bench {
+namespace octalane::cli {
 namespace {
 
 struct Types {
@@ -208,7 +208,7 @@ Status LtProduct::time_all(std::span<const LtOperands> copies, const LtTuning& t
   double best = std::numeric_limits<double>::infinity();
   for (size_t i = 0; i < candidates_.size(); ++i) {
     if (candidates_[i].seconds.empty()) continue;
-    candidates_[i].median = cli::median(candidates_[i].seconds);
+    candidates_[i].median = median(candidates_[i].seconds);
     if (candidates_[i].median >= best) continue;
     best = candidates_[i].median;
     best_ = i;
@@ -238,4 +238,4 @@ Expected<LtProduct> LtProduct::tune(const LtApi& api, const cuda::Session& sessi
   return product;
 }
 
-}  // namespace octalane::bench
+}  // namespace octalane::cli

@@ -1,4 +1,4 @@
-#include "cuda/rotation.h"
+#include "cli/cuda_rotation.h"
 
 #include <fmt/format.h>
 
@@ -9,7 +9,7 @@
 #include <random>
 #include <thread>
 
-namespace octalane::bench {
+namespace octalane::cli {
 namespace {
 
 using cuda::Event;
@@ -68,7 +68,7 @@ class Rotation {
       if (!seconds) return fail_with(seconds);
       batches.push_back(*seconds / static_cast<double>(to.launches));
     }
-    to.seconds.push_back(cli::median(batches));
+    to.seconds.push_back(median(batches));
     return {};
   }
 
@@ -103,7 +103,7 @@ class Rotation {
   std::vector<Event> events_;
 };
 
-cli::Json known(const std::optional<double>& value) { return value ? cli::Json(*value) : cli::Json(); }
+Json known(const std::optional<double>& value) { return value ? Json(*value) : Json(); }
 
 std::vector<double> in_ms(std::vector<double> seconds) {
   for (double& value : seconds) value *= 1e3;
@@ -167,7 +167,7 @@ Expected<RotationResult> time_arms(const cuda::Session& session, const cuda::Str
   return result;
 }
 
-cli::Json state_json(const cuda::DeviceState& state) {
+Json state_json(const cuda::DeviceState& state) {
   return {{"sm_clock_mhz", known(state.sm_clock_mhz)},
           {"memory_clock_mhz", known(state.memory_clock_mhz)},
           {"power_watts", known(state.power_watts)},
@@ -175,22 +175,19 @@ cli::Json state_json(const cuda::DeviceState& state) {
           {"temperature_celsius", known(state.temperature_celsius)}};
 }
 
-cli::Json samples_json(const ArmSamples& samples) {
-  cli::Json states = cli::Json::array(), batches = cli::Json::array();
+Json samples_json(const ArmSamples& samples) {
+  Json states = Json::array(), batches = Json::array();
   for (const cuda::DeviceState& state : samples.states) states.push_back(state_json(state));
   for (const std::vector<double>& round : samples.batches) batches.push_back(in_ms(round));
-  cli::Json json = {{"ms", cli::spread_json(in_ms(samples.seconds))},
-                    {"samples_ms", in_ms(samples.seconds)},
-                    {"batches_ms", std::move(batches)},
-                    {"launches_per_batch", samples.launches},
-                    {"settle_launches", samples.settle_launches},
-                    {"states", std::move(states)}};
-  json["burst_ms"] = samples.burst.empty() ? cli::Json() : cli::spread_json(in_ms(samples.burst));
+  Json json = {{"ms", spread_json(in_ms(samples.seconds))},  {"samples_ms", in_ms(samples.seconds)},
+               {"batches_ms", std::move(batches)},           {"launches_per_batch", samples.launches},
+               {"settle_launches", samples.settle_launches}, {"states", std::move(states)}};
+  json["burst_ms"] = samples.burst.empty() ? Json() : spread_json(in_ms(samples.burst));
   json["burst_samples_ms"] = in_ms(samples.burst);
   return json;
 }
 
-cli::Json rotation_json(const RotationOptions& options) {
+Json rotation_json(const RotationOptions& options) {
   return {{"rounds", options.rounds},
           {"batches", options.batches},
           {"least_launches_per_batch", options.launches},
@@ -203,7 +200,7 @@ cli::Json rotation_json(const RotationOptions& options) {
 double median_speedup(const ArmSamples& arm, const ArmSamples& beside) {
   std::vector<double> ratios;
   for (size_t i = 0; i < arm.seconds.size(); ++i) ratios.push_back(beside.seconds[i] / arm.seconds[i]);
-  return cli::median(std::move(ratios));
+  return median(std::move(ratios));
 }
 
-}  // namespace octalane::bench
+}  // namespace octalane::cli

@@ -8,7 +8,7 @@
 #include "cuda/staging.h"
 #include "weights/restage.h"
 
-namespace octalane::bench {
+namespace octalane::cli {
 
 /// Relative L2 distances over the outputs looked at.
 struct ProductErrors {
@@ -30,4 +30,4 @@ struct CheckedProduct {
 /// Reads up to 32 tokens by 32 rows of the output back. Errors: the device's.
 Expected<ProductErrors> measure_errors(const cuda::Stream& stream, const CheckedProduct& product);
 
-}  // namespace octalane::bench
+}  // namespace octalane::cli

@@ -1,5 +1,5 @@
 // How arms are ordered, rotated and timed, on a made-up driver whose clock the test sets.
-#include "cuda/rotation.h"
+#include "cli/cuda_rotation.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -19,21 +19,21 @@ using testing::SizeIs;
 
 TEST(Rotation, copies_are_more_than_three_times_the_l2_and_no_more_than_needed) {
   for (const int64_t bytes : {1, 1000, 4096, 90 << 20, 180 << 20, 181 << 20}) {
-    const int64_t l2 = 60 << 20, copies = bench::copies_beyond_l2(bytes, l2);
+    const int64_t l2 = 60 << 20, copies = cli::copies_beyond_l2(bytes, l2);
     EXPECT_GT(copies * bytes, 3 * l2) << bytes;
     EXPECT_TRUE(copies == 1 || (copies - 1) * bytes <= 3 * l2) << bytes;
   }
 }
 
 TEST(Rotation, a_graph_goes_through_all_copies_the_same_number_of_times) {
-  EXPECT_EQ(bench::launches_of_graph(1, 10), 10);
-  EXPECT_EQ(bench::launches_of_graph(4, 10), 12);
-  EXPECT_EQ(bench::launches_of_graph(23, 10), 23);
-  EXPECT_EQ(bench::launches_of_graph(5, 0), 5);
+  EXPECT_EQ(cli::launches_of_graph(1, 10), 10);
+  EXPECT_EQ(cli::launches_of_graph(4, 10), 12);
+  EXPECT_EQ(cli::launches_of_graph(23, 10), 23);
+  EXPECT_EQ(cli::launches_of_graph(5, 0), 5);
 }
 
 TEST(Rotation, orders_have_every_arm_once_differ_and_come_back_with_the_seed) {
-  const auto orders = bench::random_orders(6, 40, 1);
+  const auto orders = cli::random_orders(6, 40, 1);
   ASSERT_THAT(orders, SizeIs(40));
   std::set<std::vector<size_t>> distinct;
   std::set<size_t> first;
@@ -45,8 +45,8 @@ TEST(Rotation, orders_have_every_arm_once_differ_and_come_back_with_the_seed) {
   }
   EXPECT_GT(distinct.size(), 30u);
   EXPECT_THAT(first, SizeIs(6)) << "every arm begins a round some time";
-  EXPECT_EQ(bench::random_orders(6, 40, 1), orders);
-  EXPECT_NE(bench::random_orders(6, 40, 2), orders);
+  EXPECT_EQ(cli::random_orders(6, 40, 1), orders);
+  EXPECT_NE(cli::random_orders(6, 40, 2), orders);
 }
 
 constexpr std::byte kImage[8] = {};
@@ -69,14 +69,14 @@ struct Bench {
     for (const char* name : {"fast", "slow"}) functions[name] = *module->find(name);
   }
 
-  bench::Arm arm(const std::string& name, int64_t count = 1) {
+  cli::Arm arm(const std::string& name, int64_t count = 1) {
     return {.name = name, .copies = count, .enqueue = [this, name, count](const cuda::Stream& to, int64_t i) {
               copies[name].push_back(i % count);
               return session->enqueue(functions[name], {}, to);
             }};
   }
-  auto time(const std::vector<bench::Arm>& arms, const bench::RotationOptions& options) {
-    return bench::time_arms(*session, *stream, arms, options);
+  auto time(const std::vector<cli::Arm>& arms, const cli::RotationOptions& options) {
+    return cli::time_arms(*session, *stream, arms, options);
   }
 };
 
@@ -91,14 +91,14 @@ TEST(Rotation, times_every_arm_in_every_round_per_launch) {
   ASSERT_THAT(result->arms[0].seconds, SizeIs(3));
   for (const double seconds : result->arms[0].seconds) EXPECT_NEAR(seconds, 1e-3, 1e-6);
   for (const double seconds : result->arms[1].seconds) EXPECT_NEAR(seconds, 3e-3, 1e-6);
-  EXPECT_NEAR(bench::median_speedup(result->arms[0], result->arms[1]), 3, 1e-3);
+  EXPECT_NEAR(cli::median_speedup(result->arms[0], result->arms[1]), 3, 1e-3);
   EXPECT_TRUE(result->arms[0].burst.empty());
   EXPECT_THAT(device.copies["slow"], ElementsAre(0, 0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3)) << "once, then captured";
 }
 
 TEST(Rotation, holds_the_load_before_it_times) {
   Bench device;
-  const bench::RotationOptions options{.rounds = 1, .batches = 2, .settle_seconds = 0.1};
+  const cli::RotationOptions options{.rounds = 1, .batches = 2, .settle_seconds = 0.1};
   const auto result = device.time({device.arm("fast")}, options);
   ASSERT_TRUE(result);
   EXPECT_THAT(result->arms[0].settle_launches, ElementsAre(100));
@@ -139,10 +139,10 @@ TEST(Rotation, bursts_come_after_idle_time) {
 
 TEST(Rotation, an_arm_that_fails_is_named_and_an_interruption_too) {
   Bench device;
-  bench::Arm broken{.name = "broken", .enqueue = [](const cuda::Stream&, int64_t i) -> Status {
-                      if (i < 3) return {};
-                      return fail("launch {}", i);
-                    }};
+  cli::Arm broken{.name = "broken", .enqueue = [](const cuda::Stream&, int64_t i) -> Status {
+                    if (i < 3) return {};
+                    return fail("launch {}", i);
+                  }};
   EXPECT_EQ(device.time({device.arm("fast"), broken}, {}).error().message, "broken: launch 3");
   const auto stopped = device.time({device.arm("fast")}, {.progress = [](int done, int all) {
                                      EXPECT_EQ(all, 5);
@@ -158,7 +158,7 @@ TEST(Rotation, a_receipt_has_every_sample) {
   Bench device;
   const auto result = device.time({device.arm("fast")}, {.rounds = 2, .batches = 3});
   ASSERT_TRUE(result);
-  const cli::Json json = bench::samples_json(result->arms[0]);
+  const cli::Json json = cli::samples_json(result->arms[0]);
   EXPECT_NEAR(json["ms"]["median"].get<double>(), 1, 1e-3);
   EXPECT_EQ(json["samples_ms"].size(), 2u);
   EXPECT_EQ(json["batches_ms"][1].size(), 3u);

@@ -1,4 +1,4 @@
-#include "cuda/product_check.h"
+#include "cli/cuda_product_check.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,7 +8,7 @@
 #include "core/planes.h"
 #include "weights/pack.h"
 
-namespace octalane::bench {
+namespace octalane::cli {
 namespace {
 
 constexpr int64_t kMost = 32;
@@ -108,4 +108,4 @@ Expected<ProductErrors> measure_errors(const cuda::Stream& stream, const Checked
   return ProductErrors{distance(got, on_operands), distance(got, on_inputs)};
 }
 
-}  // namespace octalane::bench
+}  // namespace octalane::cli

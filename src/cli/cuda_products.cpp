@@ -1,4 +1,4 @@
-#include "cuda/products.h"
+#include "cli/cuda_products.h"
 
 #include <fmt/format.h>
 
@@ -7,17 +7,16 @@
 #include <cstring>
 #include <map>
 
+#include "cli/cuda_product_check.h"
 #include "cli/random_blocks.h"
 #include "core/half.h"
 #include "core/parallel.h"
 #include "core/restage.h"
-#include "cuda/product_check.h"
 #include "weights/pack.h"
 
-namespace octalane::bench {
+namespace octalane::cli {
 namespace {
 
-using cli::Json;
 using cuda::Address;
 using cuda::Buffer;
 using cuda::DeviceWeights;
@@ -86,12 +85,11 @@ class Bench {
       return fail("{}: {} columns are not a multiple of {}", options_.format, options_.cols, format->block);
     const double deviation = 1 / std::sqrt(static_cast<double>(options_.cols));
     const int threads = usable_cores();
-    const cli::RandomMatrix random =
-        cli::random_matrix(*format, options_.rows, options_.cols, deviation, options_.seed, threads);
+    const RandomMatrix random = random_matrix(*format, options_.rows, options_.cols, deviation, options_.seed, threads);
     packed_ = PackedWeights::pack(format->spec, {.rows = 16}, options_.rows, options_.cols, threads,
                                   [&](int64_t row, const PlaneRow& out) { random.matrix.to_planes(row, out); });
     x_.resize(static_cast<size_t>(options_.tokens * options_.cols));
-    cli::Gaussian(options_.seed + 1).fill(x_, 1);
+    Gaussian(options_.seed + 1).fill(x_, 1);
     Expected<Buffer> x = session_.allocate(static_cast<int64_t>(x_.size()) * 4);
     if (!x) return fail_with(x);
     if (const Status s = session_.copy_in(*x, std::as_bytes(std::span(x_))); !s) return s;
@@ -228,7 +226,7 @@ class Bench {
     const int width = kind == LtKind::bf16 ? 2 : 1;
     std::vector<std::byte> data(static_cast<size_t>(bytes));
     std::vector<float> pool(1 << 20);
-    cli::Gaussian(options_.seed + 2 + dense_.size()).fill(pool, 1);
+    Gaussian(options_.seed + 2 + dense_.size()).fill(pool, 1);
     for (int64_t i = 0; i < bytes / width; ++i) {
       const float v = pool[static_cast<size_t>(i * 7919 + i / static_cast<int64_t>(pool.size())) % pool.size()];
       if (kind == LtKind::bf16) {
@@ -260,7 +258,7 @@ class Bench {
     Json arms = Json::array();
     for (size_t i = 0; i < timed.arms.size(); ++i) {
       const ArmSamples& samples = timed.arms[i];
-      const double seconds = cli::median(samples.seconds);
+      const double seconds = median(samples.seconds);
       Json arm{{"name", samples.name}, {"tops", ops() / seconds * 1e-12}};
       if (bf16 != nullptr) arm["over_cublaslt_bf16"] = median_speedup(samples, *bf16);
       if (i < arms_.size()) {
@@ -306,4 +304,4 @@ Expected<Json> products_bench(const cuda::LinearKernels& kernels, const cuda::St
   return Bench(kernels, stream, lt, options).run();
 }
 
-}  // namespace octalane::bench
+}  // namespace octalane::cli

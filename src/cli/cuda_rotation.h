@@ -10,7 +10,7 @@
 #include "cuda/nvml.h"
 #include "cuda/session.h"
 
-namespace octalane::bench {
+namespace octalane::cli {
 
 /// How many copies of operands of so many bytes are needed so that all of them together are more than three times the
 /// L2; at least one.
@@ -65,11 +65,11 @@ Expected<RotationResult> time_arms(const cuda::Session& session, const cuda::Str
                                    const std::vector<Arm>& arms, const RotationOptions& options);
 
 /// What a receipt has of an arm: ms per launch (median, least, most over rounds), all samples, bursts, states.
-cli::Json samples_json(const ArmSamples& samples);
-cli::Json state_json(const cuda::DeviceState& state);
-cli::Json rotation_json(const RotationOptions& options);
+Json samples_json(const ArmSamples& samples);
+Json state_json(const cuda::DeviceState& state);
+Json rotation_json(const RotationOptions& options);
 
 /// Median over rounds of the ratio within each round: how many times as fast as `beside` the arm was.
 double median_speedup(const ArmSamples& arm, const ArmSamples& beside);
 
-}  // namespace octalane::bench
+}  // namespace octalane::cli

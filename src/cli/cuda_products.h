@@ -6,11 +6,11 @@
 #include <vector>
 
 #include "cli/command.h"
-#include "cuda/cublaslt.h"
+#include "cli/cublaslt.h"
+#include "cli/cuda_rotation.h"
 #include "cuda/linear.h"
-#include "cuda/rotation.h"
 
-namespace octalane::bench {
+namespace octalane::cli {
 
 struct ProductsOptions {
   std::string format;
@@ -25,7 +25,7 @@ struct ProductsOptions {
 /// Times every kernel that serves the format in these lanes, weights resident and activations staged, outputs bfloat16
 /// (few tokens: fp32), and beside them the vendor's bf16, int8 and fp8 products of dense operands. Every kernel's error
 /// is measured first, on fp32 outputs; one beyond what its arithmetic allows is an error. `lt` may be null.
-Expected<cli::Json> products_bench(const cuda::LinearKernels& kernels, const cuda::Stream& stream, const LtApi* lt,
-                                   const ProductsOptions& options);
+Expected<Json> products_bench(const cuda::LinearKernels& kernels, const cuda::Stream& stream, const LtApi* lt,
+                              const ProductsOptions& options);
 
-}  // namespace octalane::bench
+}  // namespace octalane::cli

@@ -1,11 +1,11 @@
-#include "cuda/cublaslt_api.h"
+#include "cli/cublaslt_api.h"
 
 #include <cstdlib>
 #include <vector>
 
 #include "cuda/shared_library.h"
 
-namespace octalane::bench {
+namespace octalane::cli {
 namespace {
 
 std::vector<std::string> names(const std::string& path) {
@@ -50,4 +50,4 @@ Status check(const LtApi& api, int status, std::string_view call) {
   return fail("cublaslt: {}: {}", call, text != nullptr ? std::string(text) : fmt::format("status {}", status));
 }
 
-}  // namespace octalane::bench
+}  // namespace octalane::cli

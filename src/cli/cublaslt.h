@@ -5,10 +5,10 @@
 #include <span>
 #include <vector>
 
-#include "cuda/cublaslt_api.h"
+#include "cli/cublaslt_api.h"
 #include "cuda/session.h"
 
-namespace octalane::bench {
+namespace octalane::cli {
 
 enum class LtKind {
   bf16,  ///< bf16 x bf16, fp32 sums, bf16 out
@@ -90,4 +90,4 @@ class LtProduct {
   size_t best_ = 0;
 };
 
-}  // namespace octalane::bench
+}  // namespace octalane::cli

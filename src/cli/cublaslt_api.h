@@ -9,7 +9,7 @@
 
 #include "cuda/driver.h"
 
-namespace octalane::bench {
+namespace octalane::cli {
 
 using LtHandle = struct LtState*;
 using LtMatmulDesc = struct LtMatmulDescState*;
@@ -67,4 +67,4 @@ Expected<LtApi> load_cublaslt(const std::string& path = {});
 /// An error when the answer is one: "cublaslt: cublasLtMatmul: CUBLAS_STATUS_NOT_SUPPORTED".
 Status check(const LtApi& api, int status, std::string_view call);
 
-}  // namespace octalane::bench
+}  // namespace octalane::cli

@@ -58,6 +58,10 @@ Status Products::multiply(const GemmKernel& kernel, const DeviceWeights& weights
   const Records& about = weights.about();
   if (const std::string why = why_not(kernel, about); !why.empty()) return fail("cuda: {}: {}", name(kernel), why);
   if (x.tokens == 0) return {};
+  constexpr int64_t kMost = int64_t{1} << 30;  // kernels count in 32 bits
+  if (x.tokens > kMost || about.padded_rows > kMost) {
+    return fail("cuda: {}: wanted at most {} tokens and rows, got {} and {}", name(kernel), kMost, x.tokens, about.rows);
+  }
   const bool wide = kernel.staged == StagedType::bf16;
   const DriverApi& api = stream.api();
   GemmArgs args{};

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <set>
 
 #include "core/half.h"
 #include "core/restage.h"
@@ -303,6 +304,14 @@ INSTANTIATE_TEST_SUITE_P(Cuda, CudaProduct, testing::Range(0, static_cast<int>(c
                          [](const auto& test) {
                            return std::string(cuda::gemm_kernels()[static_cast<size_t>(test.param)].function);
                          });
+
+TEST(CudaRecords, kernels_have_names_of_their_own) {
+  std::set<std::string> names;
+  for (const GemmKernel& kernel : cuda::gemm_kernels()) {
+    EXPECT_TRUE(names.insert(name(kernel)).second) << name(kernel);
+    EXPECT_EQ(std::string(kernel.function).find('-'), std::string::npos);
+  }
+}
 
 TEST(CudaRecords, every_kernel_serves_some_weights) {
   for (const GemmKernel& kernel : cuda::gemm_kernels()) {

@@ -54,21 +54,23 @@ std::string obstacle(const Candidate& candidate, const Problem& problem) {
   return {};
 }
 
-/// What each candidate would cost, in numbers that compare: all measured, or all nominal.
+/// What each candidate would cost, in numbers that compare.
 class Estimates {
  public:
   Estimates(const Problem& problem, std::span<const Candidate> candidates, const DeviceInfo& device, const Rates* rates)
-      : problem_(problem), candidates_(candidates), device_(device), rates_(rates) {
-    measured_ = rates != nullptr && std::ranges::all_of(candidates, [&](const Candidate& candidate) {
-                  return !may_run(candidate) || rates->kernels.contains(candidate.kernel);
-                });
+      : problem_(problem), candidates_(candidates), device_(device), rates_(rates) {}
+
+  const KernelRate* rate(const Candidate& candidate) const {
+    if (rates_ == nullptr) return nullptr;
+    const auto found = rates_->kernels.find(candidate.kernel);
+    return found == rates_->kernels.end() ? nullptr : &found->second;
   }
 
-  bool measured() const { return measured_; }
-
   double seconds(const Candidate& candidate) const {
-    if (!measured_) return nominal_seconds(candidate, problem_, device_);
-    return measured_seconds(candidate, problem_, device_, *rates_, rates_->kernels.find(candidate.kernel)->second);
+    if (const KernelRate* measured = rate(candidate)) {
+      return measured_seconds(candidate, problem_, device_, *rates_, *measured);
+    }
+    return nominal_seconds(candidate, problem_, device_) * slowdown(candidate);
   }
 
   std::optional<size_t> best() const {
@@ -86,11 +88,26 @@ class Estimates {
  private:
   bool may_run(const Candidate& candidate) const { return obstacle(candidate, problem_).empty(); }
 
+  /// How much longer than nominal a kernel without a rate is taken to be: as the worst measured one of its lane and
+  /// sort (which may be one that cannot run here), else as the worst of all.
+  double slowdown(const Candidate& candidate) const {
+    double of_kin = 0, of_all = 0;
+    for (const Candidate& other : candidates_) {
+      const KernelRate* const measured = rate(other);
+      if (measured == nullptr) continue;
+      const double ratio =
+          measured_seconds(other, problem_, device_, *rates_, *measured) / nominal_seconds(other, problem_, device_);
+      const bool kin = other.staged == candidate.staged && (other.tile_rows == 0) == (candidate.tile_rows == 0);
+      of_all = std::max(of_all, ratio);
+      if (kin) of_kin = std::max(of_kin, ratio);
+    }
+    return of_kin > 0 ? of_kin : of_all > 0 ? of_all : 1;
+  }
+
   const Problem& problem_;
   std::span<const Candidate> candidates_;
   const DeviceInfo& device_;
   const Rates* rates_;
-  bool measured_ = false;
 };
 
 }  // namespace
@@ -110,10 +127,14 @@ double measured_seconds(const Candidate& candidate, const Problem& problem, cons
   if (candidate.tile_rows == 0) return steps * (rate.fixed_seconds + bytes / rate.bytes_per_second);
   const int64_t tiles = divide_up(problem.tokens, candidate.tile_tokens) *
                         divide_up(problem.rows, int64_t{candidate.tile_rows} * candidate.cluster);
-  const auto waves = static_cast<double>(divide_up(tiles, std::max(1, device.multiprocessors / candidate.cluster)));
+  const int places = std::max(1, device.multiprocessors / candidate.cluster);
+  const auto waves = static_cast<double>(divide_up(tiles, places));
   const auto panels = static_cast<double>(divide_up(problem.cols, kPanelCols));
   const double memory = rates.memory_bytes_per_second > 0 ? rates.memory_bytes_per_second : nominal_memory(device);
-  return rate.fixed_seconds + std::max(waves * panels * rate.panel_seconds, bytes / memory);
+  // Power is a matter of means: what a launch leaves idle at its ends counts too, so the fixed part does not come on
+  // top.
+  const double powered = static_cast<double>(tiles) / places * panels * rate.power_seconds;
+  return std::max(rate.fixed_seconds + std::max(waves * panels * rate.panel_seconds, bytes / memory), powered);
 }
 
 std::optional<size_t> best(const Problem& problem, std::span<const Candidate> candidates, const DeviceInfo& device,
@@ -127,13 +148,14 @@ Expected<Plan> choose(const Problem& problem, std::span<const Candidate> candida
   const std::optional<size_t> winner = estimates.best();
   Plan plan;
   if (winner) {
+    const bool measured = estimates.rate(candidates[*winner]) != nullptr;
     plan = {.choice = *winner,
             .kernel = candidates[*winner].kernel,
             .staged = candidates[*winner].staged,
             .seconds = estimates.seconds(candidates[*winner]),
-            .measured = estimates.measured(),
+            .measured = measured,
             .reason = fmt::format("least estimated time for {} tokens, from {} rates", problem.tokens,
-                                  estimates.measured() ? "measured" : "nominal"),
+                                  measured ? "measured" : "nominal"),
             .refused = {}};
   }
   for (size_t i = 0; i < candidates.size(); ++i) {

@@ -19,7 +19,8 @@ namespace octalane::cuda {
 
 /// What a kernel was measured to cost.
 struct KernelRate {
-  double panel_seconds = 0;     ///< gemm: a tile and 128 columns of it, all multiprocessors at work
+  double panel_seconds = 0;     ///< gemm: a tile and 128 columns of it, at full clock
+  double power_seconds = 0;     ///< gemm: likewise at the clock that the power limit leaves; 0: the clock holds
   double bytes_per_second = 0;  ///< gemv: of weights read, all multiprocessors together
   double fixed_seconds = 0;     ///< of a launch, whatever its size
 };
@@ -61,7 +62,7 @@ struct Plan {
   std::string kernel;
   StagedType staged = StagedType::bf16;
   double seconds = 0;     ///< estimated, without staging, which costs all lanes about the same
-  bool measured = false;  ///< from measured rates, else from nominal ones, which are guesses
+  bool measured = false;  ///< from the kernel's measured rate, else from nominal ones, which are guesses
   std::string reason;
   std::vector<Refusal> refused;
 };
@@ -70,13 +71,15 @@ struct Plan {
 /// instructions on top.
 double nominal_seconds(const Candidate& candidate, const Problem& problem, const DeviceInfo& device);
 
-/// Seconds from a measured rate. gemm: tiles go to multiprocessors in waves, each as long as a tile, but for the time
-/// that the weights take from memory. gemv: the weights' bytes, for each launch.
+/// Seconds from a measured rate. gemm: tiles go to multiprocessors in waves, each as long as a tile; but no less than
+/// the weights take from memory, or all tiles at the power limit, where idle multiprocessors leave power to the others.
+/// gemv: the weights' bytes, for each launch.
 double measured_seconds(const Candidate& candidate, const Problem& problem, const DeviceInfo& device,
                         const Rates& rates, const KernelRate& rate);
 
-/// The candidate with the least estimated time among those that can run; measured rates decide when every one of them
-/// has one. Of equal estimates the first wins. Empty: none can run.
+/// The candidate with the least estimated time among those that can run. One without a measured rate counts as slow,
+/// beside its nominal time, as the slowest of the measured ones of its lane and sort does; so without any measured rate
+/// nominal times decide. Of equal estimates the first wins. Empty: none can run.
 std::optional<size_t> best(const Problem& problem, std::span<const Candidate> candidates, const DeviceInfo& device,
                            const Rates* rates);
 

@@ -16,7 +16,8 @@ using Json = nlohmann::ordered_json;
 constexpr int kVersion = 1;
 constexpr std::streamsize kMostBytes = 1 << 20;
 constexpr double kMostSeconds = 1, kLeastBytesPerSecond = 1e6, kMostBytesPerSecond = 1e15;
-constexpr const char *kPanel = "panel_seconds", *kBytes = "bytes_per_second", *kFixed = "fixed_seconds";
+constexpr const char *kPanel = "panel_seconds", *kBytes = "bytes_per_second", *kFixed = "fixed_seconds",
+                     *kPower = "power_seconds";
 
 enum class Kind { none, gemm, gemv };
 
@@ -66,6 +67,13 @@ Status add_rate(const std::string& path, size_t index, const Json& row, cuda::Ra
       return fail("{}: kernels[{}]: {}: wanted 1e-15 to {}, got something else", path, index, kPanel, kMostSeconds);
     }
     rate.panel_seconds = *seconds;
+    if (row.contains(kPower)) {
+      const auto power = number_at(row, kPower, 1e-15, kMostSeconds);
+      if (!power) {
+        return fail("{}: kernels[{}]: {}: wanted 1e-15 to {}, got something else", path, index, kPower, kMostSeconds);
+      }
+      rate.power_seconds = *power;
+    }
   } else {
     const auto bytes = number_at(row, kBytes, kLeastBytesPerSecond, kMostBytesPerSecond);
     if (!bytes) {
@@ -124,6 +132,7 @@ Status write_cuda_rates(const std::string& path, const CudaDeviceKey& device, co
       row[kBytes] = rate.bytes_per_second;
     else
       row[kPanel] = rate.panel_seconds;
+    if (rate.power_seconds > 0) row[kPower] = rate.power_seconds;
     row[kFixed] = rate.fixed_seconds;
     rows.push_back(std::move(row));
   }

@@ -126,22 +126,52 @@ TEST(CudaPlan, estimates_seconds_of_a_product) {
   EXPECT_DOUBLE_EQ(many->seconds, 2e-6 + 2 * 5 * 2e-6) << "128 tiles on 100 multiprocessors, 5 panels";
 }
 
-TEST(CudaPlan, is_nominal_unless_all_that_may_run_are_measured) {
-  Rates rates = made_up();
-  rates.kernels.erase("s8");
+TEST(CudaPlan, is_no_faster_than_the_power_limit_allows) {
+  const Candidate wide = kCandidates[2];
+  const cuda::KernelRate rate{.panel_seconds = 2e-6, .power_seconds = 2.5e-6, .fixed_seconds = 3e-6};
+  const auto seconds = [&](int64_t tokens) {
+    return cuda::measured_seconds(wide, {.tokens = tokens, .rows = 3200, .cols = 128}, kDevice, made_up(), rate);
+  };
+  EXPECT_DOUBLE_EQ(seconds(256), 3e-6 + 2e-6) << "25 tiles on 100 multiprocessors";
+  EXPECT_DOUBLE_EQ(seconds(5 * 256), 3e-6 + 2 * 2e-6) << "125 tiles: two waves, mostly idle";
+  EXPECT_DOUBLE_EQ(seconds(80 * 256), 20 * 2.5e-6) << "no wave is idle";
+}
+
+TEST(CudaPlan, takes_a_kernel_without_a_rate_for_as_slow_as_its_kin) {
   const Problem many{.tokens = 768, .rows = 4096, .cols = 4096};
-  const auto all = cuda::choose(many, kCandidates, kDevice, &rates);
-  ASSERT_TRUE(all);
-  EXPECT_FALSE(all->measured);
-  EXPECT_EQ(all->kernel, "s8") << "twice the multiplies a clock";
-  EXPECT_EQ(all->reason, "least estimated time for 768 tokens, from nominal rates");
-  const auto exact = cuda::choose(many, without_s8(), kDevice, &rates);
-  ASSERT_TRUE(exact);
-  EXPECT_TRUE(exact->measured) << "the one without a rate may not run";
-  EXPECT_EQ(exact->reason, "least estimated time for 768 tokens, from measured rates");
-  const auto none = cuda::choose({.tokens = 1, .rows = 4096, .cols = 4096}, kCandidates, kDevice, nullptr);
-  ASSERT_TRUE(none);
-  EXPECT_EQ(none->kernel, "gemv8");
+  const auto plan = [&](const Rates* rates, const Problem& problem, const std::vector<Candidate>& candidates) {
+    const auto chosen = cuda::choose(problem, candidates, kDevice, rates);
+    EXPECT_TRUE(chosen) << chosen.error().message;
+    return *chosen;
+  };
+  const cuda::Plan nominal = plan(nullptr, many, kCandidates);
+  EXPECT_FALSE(nominal.measured);
+  EXPECT_EQ(nominal.kernel, "s8") << "twice the multiplies a clock";
+  EXPECT_EQ(nominal.reason, "least estimated time for 768 tokens, from nominal rates");
+  EXPECT_DOUBLE_EQ(nominal.seconds, cuda::nominal_seconds(kCandidates[4], many, kDevice));
+  EXPECT_EQ(plan(nullptr, {.tokens = 1, .rows = 4096, .cols = 4096}, kCandidates).kernel, "gemv8");
+
+  Rates rates = made_up();
+  EXPECT_EQ(plan(&rates, many, kCandidates).reason, "least estimated time for 768 tokens, from measured rates");
+  // None of s8 has a rate, so it is as many times slower than nominal as the worst of all.
+  rates.kernels.erase("s8");
+  const auto ratio = [&](size_t i) {
+    return cuda::measured_seconds(kCandidates[i], many, kDevice, rates, rates.kernels.at(kCandidates[i].kernel)) /
+           cuda::nominal_seconds(kCandidates[i], many, kDevice);
+  };
+  const cuda::Plan guessed = plan(&rates, many, {kCandidates[2], kCandidates[4]});
+  EXPECT_EQ(guessed.kernel, "s8");
+  EXPECT_FALSE(guessed.measured);
+  EXPECT_DOUBLE_EQ(guessed.seconds, ratio(2) * cuda::nominal_seconds(kCandidates[4], many, kDevice));
+  // The wide one counts as the narrow one, of its lane, which cannot run here; not as s8, though that is worse.
+  rates = made_up();
+  rates.kernels.erase("wide");
+  rates.kernels["s8"].panel_seconds = 1;
+  std::vector<Candidate> candidates = kCandidates;
+  candidates[3].refusal = "of other codes";
+  const cuda::Plan as_kin = plan(&rates, many, candidates);
+  EXPECT_EQ(as_kin.kernel, "wide");
+  EXPECT_DOUBLE_EQ(as_kin.seconds, ratio(3) * cuda::nominal_seconds(kCandidates[2], many, kDevice));
 }
 
 TEST(CudaPlan, counts_drains_in_nominal_rates) {

@@ -19,9 +19,10 @@ class CudaRatesFile : public testing::Test {
 
   /// The text of a file with a rate of each kind.
   std::string written() {
-    const cuda::Rates rates{.memory_bytes_per_second = 4e12,
-                            .kernels = {{gemm(), {.panel_seconds = 4.25e-7, .fixed_seconds = 3e-6}},
-                                        {gemv(), {.bytes_per_second = 3.5e12, .fixed_seconds = 2e-6}}}};
+    const cuda::Rates rates{
+        .memory_bytes_per_second = 4e12,
+        .kernels = {{gemm(), {.panel_seconds = 4.25e-7, .power_seconds = 4.75e-7, .fixed_seconds = 3e-6}},
+                    {gemv(), {.bytes_per_second = 3.5e12, .fixed_seconds = 2e-6}}}};
     const Status done = write_cuda_rates(path_, key_, rates);
     EXPECT_TRUE(done) << done.error().message;
     std::ifstream file(path_);
@@ -44,6 +45,7 @@ TEST_F(CudaRatesFile, comes_back_as_it_was) {
   EXPECT_EQ(read->rates.memory_bytes_per_second, 4e12);
   ASSERT_EQ(read->rates.kernels.size(), 2u);
   EXPECT_EQ(read->rates.kernels.at(gemm()).panel_seconds, 4.25e-7);
+  EXPECT_EQ(read->rates.kernels.at(gemm()).power_seconds, 4.75e-7);
   EXPECT_EQ(read->rates.kernels.at(gemm()).fixed_seconds, 3e-6);
   EXPECT_EQ(read->rates.kernels.at(gemv()).bytes_per_second, 3.5e12);
   EXPECT_EQ(read->rates.kernels.at(gemv()).fixed_seconds, 2e-6);
@@ -78,6 +80,8 @@ TEST_F(CudaRatesFile, that_is_anything_else_is_an_error_that_names_it) {
       {"a gemm with bytes", changed("\"panel_seconds\"", "\"bytes_per_second\"")},
       {"no cost", changed("4.25e-07", "0.0")},
       {"negative cost", changed("4.25e-07", "-4.25e-07")},
+      {"no cost at the power limit", changed("4.75e-07", "0.0")},
+      {"cost at the power limit is text", changed("4.75e-07", "\"4.75e-07\"")},
       {"cost is text", changed("4.25e-07", "\"4.25e-07\"")},
       {"negative fixed cost", changed("3e-06", "-3e-06")},
       {"no fixed cost", changed("\"fixed_seconds\"", "\"fixed\"")},

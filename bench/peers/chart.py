@@ -1,4 +1,4 @@
-"""Line charts as SVG: a grid of panels with shared axes. The same data gives the same bytes."""
+"""Line charts (a grid of panels with shared axes) and grouped bars as SVG. The same data gives the same bytes."""
 
 import html
 import math
@@ -6,6 +6,7 @@ import math
 PANEL_WIDTH, PANEL_HEIGHT = 230, 170
 LEFT, TOP, GAP_X, GAP_Y, LEGEND = 48, 58, 22, 46, 20
 COLUMNS = 4
+BAR, GROUP_GAP, BARS_HEIGHT = 25, 26, 260
 COLOURS = ["#0b5fa5", "#3d9be9", "#0f8a6a", "#7a5bd0", "#d4641b", "#e8a33d", "#b02a4c", "#777777", "#aaaaaa", "#444444"]
 
 
@@ -49,18 +50,59 @@ def svg(title, unit, panels, logarithmic=True, percent=False):
     top = TOP + LEGEND * -(-len(names) // per_line)
     width = max(540, LEFT + columns * (PANEL_WIDTH + GAP_X))
     height = top + rows * (PANEL_HEIGHT + GAP_Y)
-    out = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
-           'font-family="sans-serif" font-size="11">', f'<rect width="{width}" height="{height}" fill="white"/>',
-           f'<text x="{LEFT}" y="20" font-size="14" font-weight="bold">{html.escape(title)}</text>',
-           f'<text x="{LEFT}" y="38" fill="#555">{html.escape(unit)}</text>']
-    for i, name in enumerate(names):
-        x, y = LEFT + i % per_line * 250, 56 + LEGEND * (i // per_line)
-        out.append(f'<path d="M{x} {y - 4}h18" stroke="{colour(names, name)}" stroke-width="2.5"/>'
-                   f'<text x="{x + 23}" y="{y}">{html.escape(name)}</text>')
+    out = head(title, unit, width, height)
+    out += legend(names, names, per_line, 250, 2.5)
     for i, (name, panel) in enumerate(panels.items()):
         left = LEFT + i % columns * (PANEL_WIDTH + GAP_X)
         upper = top + i // columns * (PANEL_HEIGHT + GAP_Y)
         out += panel_svg(name, panel, left, upper, xs, ticks, height_of, names, i % columns == 0, percent)
+    return "\n".join([*out, "</svg>", ""])
+
+
+def head(title, unit, width, height):
+    return [f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
+            'font-family="sans-serif" font-size="11">', f'<rect width="{width}" height="{height}" fill="white"/>',
+            f'<text x="{LEFT}" y="20" font-size="14" font-weight="bold">{html.escape(title)}</text>',
+            f'<text x="{LEFT}" y="38" fill="#555">{html.escape(unit)}</text>']
+
+
+def legend(shown, names, per_line, apart, thick):
+    out = []
+    for i, name in enumerate(shown):
+        x, y = LEFT + i % per_line * apart, 56 + LEGEND * (i // per_line)
+        out.append(f'<path d="M{x} {y - 4}h18" stroke="{colour(names, name)}" stroke-width="{thick}"/>'
+                   f'<text x="{x + 23}" y="{y}">{html.escape(name)}</text>')
+    return out
+
+
+def bars(title, unit, groups, names):
+    """`groups` is {name: {series: (low, middle, high)}}; `names` all series, in the order of their bars and colours."""
+    shown = [name for name in names if any(name in group for group in groups.values())]
+    highest = max(high for group in groups.values() for _, _, high in group.values())
+    step = next(10**e * m for e in range(-3, 9) for m in (1, 2, 5) if highest / (10**e * m) <= 8)
+    top = step * math.ceil(highest / step)
+    width = max(540, LEFT + sum(BAR * len(group) + GROUP_GAP for group in groups.values()) + 8)
+    per_line = max(1, (width - LEFT) // 120)
+    upper = TOP + LEGEND * -(-len(shown) // per_line)
+    down = lambda v: upper + BARS_HEIGHT * (1 - v / top)
+    out = head(title, unit, width, upper + BARS_HEIGHT + 30)
+    out += legend(shown, names, per_line, 120, 10)
+    for i in range(round(top / step) + 1):
+        out.append(f'<path d="M{LEFT} {down(i * step):.1f}H{width - 8}" stroke="#ddd"/>'
+                   f'<text x="{LEFT - 5}" y="{down(i * step) + 4:.1f}" text-anchor="end">{i * step:g}</text>')
+    left = LEFT + GROUP_GAP / 2
+    for title_of, group in groups.items():
+        out.append(f'<text x="{left + BAR * len(group) / 2:.1f}" y="{upper + BARS_HEIGHT + 17}" '
+                   f'text-anchor="middle" font-weight="bold">{html.escape(title_of)}</text>')
+        for name in [name for name in shown if name in group]:
+            low, middle, high = group[name]
+            out.append(f'<rect x="{left + 1:.1f}" y="{down(middle):.1f}" width="{BAR - 2}" '
+                       f'height="{upper + BARS_HEIGHT - down(middle):.1f}" fill="{colour(names, name)}"/>'
+                       f'<path d="M{left + BAR / 2:.1f} {down(low):.1f}V{down(high):.1f}" stroke="black"/>'
+                       f'<text x="{left + BAR / 2:.1f}" y="{down(high) - 4:.1f}" font-size="9" '
+                       f'text-anchor="middle">{middle:.0f}</text>')
+            left += BAR
+        left += GROUP_GAP
     return "\n".join([*out, "</svg>", ""])
 
 
@@ -82,7 +124,11 @@ def panel_svg(name, panel, left, upper, xs, ticks, height_of, names, labelled, p
     for series in panel:
         stroke = f'stroke="{colour(names, series.name)}"'
         line = " ".join(f"{across(x):.1f},{down(middle):.1f}" for x, (_, middle, _) in sorted(series.points.items()))
-        out.append(f'<polyline points="{line}" fill="none" stroke-width="2" {stroke}/>')
+        if len(series.points) > 1:
+            out.append(f'<polyline points="{line}" fill="none" stroke-width="2" {stroke}/>')
+        else:
+            x, y = line.split(",")
+            out.append(f'<circle cx="{x}" cy="{y}" r="3" fill="{colour(names, series.name)}"/>')
         for x, (low, _, high) in sorted(series.points.items()):
             out.append(f'<path d="M{across(x):.1f} {down(low):.1f}V{down(high):.1f}" stroke-width="4" opacity="0.35" {stroke}/>')
     return out

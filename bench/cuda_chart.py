@@ -3,8 +3,8 @@
 
     bench/cuda_chart.py docs/results/cuda_products_*.json docs/results/cuda_few_tokens.json
 
-Products beside the vendor's: TOP/s of each lane's fastest kernel. Without the vendor's (few tokens): microseconds by tokens
-beside the time that reading the weights takes, at the memory's rate in the rates file (--rates) of bench/cuda_rates.py.
+Products beside the vendor's: TOP/s of each lane's fastest kernel. Without the vendor's (few tokens): microseconds by
+tokens beside the time that reading the weights takes, at the memory's rate in the file of bench/cuda_rates.py (--rates).
 """
 
 import argparse

@@ -3,15 +3,17 @@
 
     bench/cuda_rates.py docs/results/cuda_products_*.json docs/results/cuda_few_tokens.json --out FILE
 
-Fits the cost of src/cuda/plan.cpp to each kernel's medians by least squares of relative errors, and prints what is left:
+Fits the cost of src/cuda/plan.cpp to each kernel's medians by least squares of relative errors; prints what is left:
 
-    gemm: max(fixed + waves of tiles * panels * panel_seconds, fixed + bytes / memory, tiles per SM * panels * power_seconds)
+    gemm: max(fixed + waves of tiles * panels * panel_seconds, fixed + bytes / memory,
+              tiles per SM * panels * power_seconds)
     gemv: launches * (fixed + bytes / bytes_per_second)
 
-A gemm's fixed part comes from cells that differ in waves times panels where the clock holds; a kernel with no two of them
-has the median of the others'. A kernel measured in one shape, or never with idle multiprocessors, has the ratio of
-power_seconds to panel_seconds of its lane and tile in other codes. Cells whose tokens fill less than half a tile are left
-out of the fit and printed as predictions. gemvs were all measured on about as many bytes: their fixed part is FIXED.
+A gemm's fixed part comes from cells that differ in waves times panels where the clock holds; a kernel with no two of
+them has the median of the others'. A kernel measured in one shape, or never with idle multiprocessors, has the ratio of
+power_seconds to panel_seconds of its lane and tile in other codes. Cells whose tokens fill less than half a tile are
+left out and printed as predictions: a tile then takes up to 1.8 times as long, but fewer tokens have faster kernels.
+gemvs were measured on equally many bytes: their fixed part is FIXED. What their two shapes differ by is not described.
 """
 
 import argparse
@@ -161,7 +163,8 @@ def report(kernels, rates, used, memory):
         for cell in kernels[name]:
             left = seconds(rate, cell, memory) / cell.seconds - 1
             fitted = cell in used[name]
-            print(f"    {cell.where}: {1e6 * cell.seconds:.2f} us, {100 * left:+.1f} %{'' if fitted else ' (not fitted)'}")
+            note = "" if fitted else " (not fitted)"
+            print(f"    {cell.where}: {1e6 * cell.seconds:.2f} us, {100 * left:+.1f} %{note}")
             if fitted and abs(left) > abs(worst[0]):
                 worst = (left, f"{name}, {cell.where}")
     print(f"worst: {100 * worst[0]:+.1f} % ({worst[1]})")
@@ -176,8 +179,8 @@ def main():
     rates, used, fixed = fit(kernels, memory)
     report(kernels, rates, used, memory)
     print(f"fixed part of a gemm where it cannot be fitted: {1e6 * fixed:.2f} us; memory {memory / 1e12:.3f} TB/s")
-    rows = [{"kernel": name, **{key: float(f"{value:.4g}") for key, value in rate.items() if value or key == "fixed_seconds"}}
-            for name, rate in sorted(rates.items())]
+    rows = [{"kernel": name} | {key: float(f"{value:.4g}") for key, value in rate.items()
+                                if value or key == "fixed_seconds"} for name, rate in sorted(rates.items())]
     with open(options.out, "w", encoding="utf-8") as file:
         json.dump({"octalane_cuda_rates": 1, "device": device, "memory_bytes_per_second": float(f"{memory:.4g}"),
                    "kernels": rows}, file, indent=2)

@@ -125,9 +125,8 @@ double measured_seconds(const Candidate& candidate, const Problem& problem, cons
   const auto bytes = static_cast<double>(candidate.weight_bytes);
   const auto steps = static_cast<double>(divide_up(problem.tokens, candidate.tile_tokens));
   if (candidate.tile_rows == 0) return steps * (rate.fixed_seconds + bytes / rate.bytes_per_second);
-  const int64_t tiles = divide_up(problem.tokens, candidate.tile_tokens) *
-                        divide_up(problem.rows, int64_t{candidate.tile_rows} * candidate.cluster);
-  const int places = std::max(1, device.multiprocessors / candidate.cluster);
+  const int64_t tiles = divide_up(problem.tokens, candidate.tile_tokens) * divide_up(problem.rows, candidate.tile_rows);
+  const int places = std::max(1, device.multiprocessors);
   const auto waves = static_cast<double>(divide_up(tiles, places));
   const auto panels = static_cast<double>(divide_up(problem.cols, kPanelCols));
   const double memory = rates.memory_bytes_per_second > 0 ? rates.memory_bytes_per_second : nominal_memory(device);

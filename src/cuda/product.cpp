@@ -60,7 +60,8 @@ Status Products::multiply(const GemmKernel& kernel, const DeviceWeights& weights
   if (x.tokens == 0) return {};
   constexpr int64_t kMost = int64_t{1} << 30;  // kernels count in 32 bits
   if (x.tokens > kMost || about.padded_rows > kMost) {
-    return fail("cuda: {}: wanted at most {} tokens and rows, got {} and {}", name(kernel), kMost, x.tokens, about.rows);
+    return fail("cuda: {}: wanted at most {} tokens and rows, got {} and {}", name(kernel), kMost, x.tokens,
+                about.rows);
   }
   const bool wide = kernel.staged == StagedType::bf16;
   const DriverApi& api = stream.api();

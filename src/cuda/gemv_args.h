@@ -8,8 +8,7 @@ namespace octalane::cuda {
 inline constexpr int kGemvRows = 128;  ///< of a block: two records, 16 rows a warp
 inline constexpr int kGemvThreads = 256;
 inline constexpr int kGemvTokens = 16;  ///< at most
-inline constexpr int kGemvSlices =
-    4;  ///< at most: blocks that share the columns of their rows.
+inline constexpr int kGemvSlices = 4;   ///< at most: blocks that share the columns of their rows
 
 /// y[tokens, rows] = x W^T. Kernels: gemv_<code>_<group>_<tokens>, code nibble, table or byte; group 16, 32 or 64 (all
 /// larger ones); tokens 8 or 16, how many at most.

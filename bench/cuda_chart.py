@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Draws receipts of `cuda_bench --format` as SVG, each beside its receipt.
+"""Draws receipts of `bench gemm --device cuda` as SVG, each beside its receipt.
 
     bench/cuda_chart.py docs/results/cuda_products_*.json docs/results/cuda_few_tokens.json
 

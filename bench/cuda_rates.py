@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes a file of a device's rates, as src/probe/cuda_rates_file.h reads it, from receipts of `cuda_bench --format`.
+"""Makes a file of a device's rates, as src/probe/cuda_rates_file.h reads it, from receipts of `bench gemm --device cuda`.
 
     bench/cuda_rates.py docs/results/cuda_products_*.json docs/results/cuda_few_tokens.json --out FILE
 

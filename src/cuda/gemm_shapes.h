@@ -95,6 +95,8 @@ struct GroupShape {
   static constexpr bool kBias = kForm != Form::single;
   static constexpr int kWords = Group == 32 ? 2 : 1;                ///< scale words of a row and record
   static constexpr int kSteps = Group / 32, kGroups = 128 / Group;  ///< instructions of a group, groups of a stage
+  static constexpr bool kWide = false;
+  static constexpr int kRecords = 2;                 ///< of a warpgroup and stage
   static constexpr int kSets = kGroups > 1 ? 2 : 1;  ///< of sums: one is drained while the other is filled
   static constexpr int kRows = 64 * kWarpgroups;
   static constexpr int kCodeBytes = kRecordRows * kRecordCols * code_bits(kCode) / 8;
@@ -131,6 +133,9 @@ struct NestedShape {
   static constexpr int kScalesAt = kSupersAt + kWarpgroups * 256;
   static constexpr int kMinimaAt = kScalesAt + kTokens * 4;
   static constexpr int kMinimaBytes = kMinima ? kTokens * 32 : 0;
+  static constexpr int kScaleBytes = kTokens * 4 + kMinimaBytes;
+  static constexpr bool kWide = false;
+  static constexpr int kRecords = 2;  ///< of a warpgroup and stage
   static constexpr int kStageBytes = (kMinimaAt + kMinimaBytes + 1023) / 1024 * 1024;
   static constexpr int kTileBytes = 64 * 64 * 2, kTiles = 1;
   static constexpr int kTilesAt = kStages * kStageBytes;

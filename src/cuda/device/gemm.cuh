@@ -25,18 +25,13 @@ struct OperandType<Operand::bf16> {
   using Type = Bf16;
 };
 
-struct First {
-  static constexpr int value = 0;
+/// A number that the compiler knows, for a lambda.
+template <int Value>
+struct Constant {
+  static constexpr int value = Value;
 };
-struct Second {
-  static constexpr int value = 1;
-};
-struct True {
-  static constexpr bool value = true;
-};
-struct False {
-  static constexpr bool value = false;
-};
+using False = Constant<0>;
+using True = Constant<1>;
 
 /// Stages go round: the slot, and the parity of its barriers.
 template <int Stages>
@@ -61,9 +56,10 @@ __device__ __forceinline__ int tiles_of(const GemmArgs& args, int tokens, int ro
   return (args.tokens + tokens - 1) / tokens * ((args.rows + rows - 1) / rows);
 }
 
-/// The copying thread.
-template <class S>
-__device__ __forceinline__ void produce(const GemmArgs& args, uint32_t base) {
+/// The copying thread: activations and records of every stage, super-group scales where they are nested, and whatever
+/// else copy_scales(place, k, stage, full) copies of stage k, kScaleBytes in all.
+template <class S, class CopyScales>
+__device__ __forceinline__ void produce(const GemmArgs& args, uint32_t base, CopyScales copy_scales) {
   Slot<S::kStages> slot;
   const int stages = args.panels * (S::kWide ? 2 : 1), tiles = tiles_of(args, S::kTokens, S::kRows);
   const int supers = (args.panels + 1) / 2;
@@ -85,20 +81,26 @@ __device__ __forceinline__ void produce(const GemmArgs& args, uint32_t base) {
         copy_bytes(stage + S::kRecordsAt + g * kRecordBytes,
                    args.records + block * row_bytes + static_cast<int64_t>(k) * kRecordBytes, kRecordBytes, full);
         if constexpr (kNested)
-          copy_bytes(stage + S::kSupersAt + g * 256, args.supers + (static_cast<int64_t>(block) * supers + k / 4) * 64,
-                     256, full);
+          copy_bytes(stage + S::kSupersAt + g * 256,
+                     args.supers + (static_cast<int64_t>(block) * supers + k / (S::kWide ? 4 : 2)) * 64, 256, full);
       }
-      if constexpr (S::kBlocks) {
-        copy_bytes(stage + S::kScalesAt,
-                   args.token_scales + static_cast<int64_t>(k / 2) * args.padded_tokens + place.token, S::kTokens * 4,
-                   full);
-        if constexpr (S::kDrain == Drain::block)
-          copy_bytes(stage + S::kScalesAt + S::kTokens * 4,
-                     args.weight_scales + static_cast<int64_t>(k / 2) * args.padded_rows + place.row, S::kRows * 4,
-                     full);
-      }
+      copy_scales(place, k, stage, full);
     }
   }
+}
+
+template <class S>
+__device__ __forceinline__ void produce(const GemmArgs& args, uint32_t base) {
+  produce<S>(args, base, [&](const TilePlace& place, int k, uint32_t stage, uint32_t full) {
+    if constexpr (S::kBlocks) {
+      copy_bytes(stage + S::kScalesAt,
+                 args.token_scales + static_cast<int64_t>(k / 2) * args.padded_tokens + place.token, S::kTokens * 4,
+                 full);
+      if constexpr (S::kDrain == Drain::block)
+        copy_bytes(stage + S::kScalesAt + S::kTokens * 4,
+                   args.weight_scales + static_cast<int64_t>(k / 2) * args.padded_rows + place.row, S::kRows * 4, full);
+    }
+  });
 }
 
 /// What a consumer thread holds of a stage, and how it becomes operands. Unit u, of 64 bytes of K, has two: of the
@@ -245,6 +247,17 @@ __device__ __forceinline__ void write_outputs(const GemmArgs& args, const TilePl
     warpgroup_sync(2 + group);
     if (thread == 0) store_tile(args.y, place.row + group * 64, place.token + p * 64, tile);
   }
+}
+
+/// The same of totals that are the outputs.
+template <class S>
+__device__ __forceinline__ void write_totals(const GemmArgs& args, const TilePlace& place, int group, uint32_t base,
+                                             const float (&totals)[S::kTokens / 2]) {
+  write_outputs<S::kTokens, S::kTiles>(args, place, group, base + S::kTilesAt + group * S::kTiles * S::kTileBytes,
+                                       [&](int j, float(&values)[4]) {
+#pragma unroll
+                                         for (int e = 0; e < 4; ++e) values[e] = totals[4 * j + e];
+                                       });
 }
 
 template <class S>

@@ -8,39 +8,16 @@ namespace octalane::cuda {
 
 template <class S>
 __device__ __forceinline__ void produce_groups(const GemmArgs& args, uint32_t base) {
-  Slot<S::kStages> slot;
-  const int tiles = tiles_of(args, S::kTokens, S::kRows), supers = (args.panels + 1) / 2;
-  constexpr bool kNested = S::kForm == Form::nested;
-  constexpr int kRecordBytes = 2 * S::kRecordBytes;
-  constexpr int kBytes = S::kTokens * 128 + S::kWarpgroups * (kRecordBytes + (kNested ? 256 : 0)) + S::kScaleBytes;
-  const int64_t row_bytes = static_cast<int64_t>(args.panels) * kRecordBytes;  // of 64 rows
-  for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
-    const TilePlace place(args, tile, S::kTokens, S::kRows);
-#pragma unroll 1
-    for (int k = 0; k < args.panels; ++k, slot.advance()) {
-      const uint32_t full = base + S::kBarriersAt + slot.index * 16, stage = base + slot.index * S::kStageBytes;
-      barrier_wait(full + 8, slot.parity ^ 1);
-      barrier_expect(full, kBytes);
-      copy_tile(stage, args.x, k * 128, place.token, full);
+  produce<S>(args, base, [&](const TilePlace& place, int k, uint32_t stage, uint32_t full) {
 #pragma unroll
-      for (int g = 0; g < S::kWarpgroups; ++g) {
-        const int block = place.row / 64 + g;
-        copy_bytes(stage + S::kRecordsAt + g * kRecordBytes,
-                   args.records + block * row_bytes + static_cast<int64_t>(k) * kRecordBytes, kRecordBytes, full);
-        if constexpr (kNested)
-          copy_bytes(stage + S::kSupersAt + g * 256, args.supers + (static_cast<int64_t>(block) * supers + k / 2) * 64,
-                     256, full);
-      }
-#pragma unroll
-      for (int g = 0; g < S::kGroups; ++g) {
-        const int64_t from = static_cast<int64_t>(k * S::kGroups + g) * args.padded_tokens + place.token;
-        const uint32_t to = stage + S::kScalesAt + g * S::kTokens * 4;
-        copy_bytes(to, args.token_scales + from, S::kTokens * 4, full);
-        if constexpr (S::kBias)
-          copy_bytes(to + S::kGroups * S::kTokens * 4, args.token_sums + from, S::kTokens * 4, full);
-      }
+    for (int g = 0; g < S::kGroups; ++g) {
+      const int64_t from = static_cast<int64_t>(k * S::kGroups + g) * args.padded_tokens + place.token;
+      const uint32_t to = stage + S::kScalesAt + g * S::kTokens * 4;
+      copy_bytes(to, args.token_scales + from, S::kTokens * 4, full);
+      if constexpr (S::kBias)
+        copy_bytes(to + S::kGroups * S::kTokens * 4, args.token_sums + from, S::kTokens * 4, full);
     }
-  }
+  });
 }
 
 /// Adds a group's sums to the totals: the scales of the thread's two rows, and of its tokens from `tokens` on.
@@ -139,11 +116,7 @@ __device__ __forceinline__ void consume_groups(const GemmArgs& args, uint8_t* sh
       __syncwarp();  // every warp frees the stage for itself
       if (lane == 0) barrier_arrive(base + S::kBarriersAt + slot.index * 16 + 8);
     }
-    write_outputs<S::kTokens, S::kTiles>(args, place, group, base + S::kTilesAt + group * S::kTiles * S::kTileBytes,
-                                         [&](int j, float(&values)[4]) {
-#pragma unroll
-                                           for (int e = 0; e < 4; ++e) values[e] = totals[4 * j + e];
-                                         });
+    write_totals<S>(args, place, group, base, totals);
   }
   stores_done();
 }

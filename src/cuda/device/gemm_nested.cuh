@@ -10,32 +10,11 @@ namespace octalane::cuda {
 
 template <class S>
 __device__ __forceinline__ void produce_nested(const GemmArgs& args, uint32_t base) {
-  Slot<S::kStages> slot;
-  const int tiles = tiles_of(args, S::kTokens, S::kRows), supers = (args.panels + 1) / 2;
-  constexpr int kRecordBytes = 2 * S::kRecordBytes;
-  constexpr int kBytes = S::kTokens * 128 + S::kWarpgroups * (kRecordBytes + 256) + S::kTokens * 4 + S::kMinimaBytes;
-  const int64_t row_bytes = static_cast<int64_t>(args.panels) * kRecordBytes;  // of 64 rows
-  for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
-    const TilePlace place(args, tile, S::kTokens, S::kRows);
-#pragma unroll 1
-    for (int k = 0; k < args.panels; ++k, slot.advance()) {
-      const uint32_t full = base + S::kBarriersAt + slot.index * 16, stage = base + slot.index * S::kStageBytes;
-      barrier_wait(full + 8, slot.parity ^ 1);
-      barrier_expect(full, kBytes);
-      copy_tile(stage, args.x, k * 128, place.token, full);
-#pragma unroll
-      for (int g = 0; g < S::kWarpgroups; ++g) {
-        const int block = place.row / 64 + g;
-        copy_bytes(stage + S::kRecordsAt + g * kRecordBytes,
-                   args.records + block * row_bytes + static_cast<int64_t>(k) * kRecordBytes, kRecordBytes, full);
-        copy_bytes(stage + S::kSupersAt + g * 256, args.supers + (static_cast<int64_t>(block) * supers + k / 2) * 64,
-                   256, full);
-      }
-      const int64_t from = static_cast<int64_t>(k / 2) * args.padded_tokens + place.token;
-      copy_bytes(stage + S::kScalesAt, args.token_scales + from, S::kTokens * 4, full);
-      if constexpr (S::kMinima) copy_bytes(stage + S::kMinimaAt, args.token_minima + from * 16, S::kMinimaBytes, full);
-    }
-  }
+  produce<S>(args, base, [&](const TilePlace& place, int k, uint32_t stage, uint32_t full) {
+    const int64_t from = static_cast<int64_t>(k / 2) * args.padded_tokens + place.token;
+    copy_bytes(stage + S::kScalesAt, args.token_scales + from, S::kTokens * 4, full);
+    if constexpr (S::kMinima) copy_bytes(stage + S::kMinimaAt, args.token_minima + from * 16, S::kMinimaBytes, full);
+  });
 }
 
 /// The sub-minima of groups 2c and 2c + 1 of a block, for one row, as bfloat16: `words` are those groups' scale words.
@@ -113,10 +92,10 @@ __device__ __forceinline__ void consume_nested(const GemmArgs& args, uint8_t* sh
         if (lane == 0) barrier_arrive(base + S::kBarriersAt + slot.index * 16 + 8);
         slot.advance();
       };
-      stage(First{});
+      stage(False{});
       if (k + 1 < args.panels) {
         release();
-        stage(Second{});
+        stage(True{});
       }
       const uint32_t at = base + slot.index * S::kStageBytes;
       float least[kSums];
@@ -149,11 +128,7 @@ __device__ __forceinline__ void consume_nested(const GemmArgs& args, uint8_t* sh
       }
       release();
     }
-    write_outputs<S::kTokens, S::kTiles>(args, place, group, base + S::kTilesAt + group * S::kTiles * S::kTileBytes,
-                                         [&](int j, float(&values)[4]) {
-#pragma unroll
-                                           for (int e = 0; e < 4; ++e) values[e] = totals[4 * j + e];
-                                         });
+    write_totals<S>(args, place, group, base, totals);
   }
   stores_done();
 }

@@ -134,9 +134,8 @@ class Bench {
   Status make_copies() {
     const Expected<cuda::CodebookRecords> records = cuda::pack_codebooks(fixture_.weights.view(), 1);
     if (!records) return fail_with(records);
-    Expected<cuda::Buffer> raw = session_->allocate(static_cast<int64_t>(fixture_.x.size() * sizeof(float)));
+    Expected<cuda::Buffer> raw = session_->upload(std::as_bytes(std::span(fixture_.x)));
     if (!raw) return fail_with(raw);
-    if (const Status s = session_->copy_in(*raw, std::as_bytes(std::span(fixture_.x))); !s) return s;
     const auto weight_bytes = static_cast<int64_t>(records->codes.size() + records->scales.size() * 2);
     const int64_t count = cli::copies_beyond_l2(weight_bytes, session_->device().l2_bytes);
     for (int64_t i = 0; i < count; ++i) {

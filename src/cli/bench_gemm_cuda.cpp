@@ -52,7 +52,8 @@ Expected<int> bench_gemm_cuda(const CudaGemmOptions& options) {
   if (!devices) return fail_with(devices);
   if (devices->empty()) return fail("cuda: the driver lists no device");
   const cuda::DeviceInfo& device = devices->front();
-  Expected<Json> memory = memory_rates(*api, device);
+  Expected<Json> memory;  // in the document only
+  if (options.json) memory = memory_rates(*api, device);
   if (!memory) return fail_with(memory);
   Expected<cuda::Session> session = cuda::Session::open(*api, device);
   if (!session) return fail_with(session);

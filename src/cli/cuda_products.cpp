@@ -90,9 +90,8 @@ class Bench {
                                   [&](int64_t row, const PlaneRow& out) { random.matrix.to_planes(row, out); });
     x_.resize(static_cast<size_t>(options_.tokens * options_.cols));
     Gaussian(options_.seed + 1).fill(x_, 1);
-    Expected<Buffer> x = session_.allocate(static_cast<int64_t>(x_.size()) * 4);
+    Expected<Buffer> x = session_.upload(std::as_bytes(std::span(x_)));
     if (!x) return fail_with(x);
-    if (const Status s = session_.copy_in(*x, std::as_bytes(std::span(x_))); !s) return s;
     const int64_t bytes = options_.rows * options_.cols / 2 + options_.tokens * options_.cols;
     copies_ = copies_beyond_l2(bytes, session_.device().l2_bytes);
     for (int64_t i = 0; i < copies_; ++i) {
@@ -238,9 +237,8 @@ class Bench {
             static_cast<std::byte>(kind == LtKind::f8 ? f32_to_e4m3(v * 32) : static_cast<uint8_t>(code));
       }
     }
-    Expected<Buffer> buffer = session_.allocate(bytes);
+    Expected<Buffer> buffer = session_.upload(data);
     if (!buffer) return fail_with(buffer);
-    if (const Status s = session_.copy_in(*buffer, data); !s) return fail_with(s);
     dense_.push_back(std::move(*buffer));
     return dense_.back().address();
   }

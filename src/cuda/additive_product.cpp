@@ -6,6 +6,7 @@
 
 #include "cuda/activation_args.h"
 #include "cuda/additive_list.h"
+#include "cuda/address.h"
 #include "cuda/code.h"
 #include "cuda/tensor_map.h"
 
@@ -17,20 +18,6 @@ constexpr AdditiveKernel kKernels[] = {OCTALANE_ADDITIVES(ADDITIVE)};
 #undef ADDITIVE
 
 constexpr int kBox = 64;  ///< tokens and rows of an output's tile
-
-template <class T>
-T* pointer(Address address) {
-  return reinterpret_cast<T*>(static_cast<uintptr_t>(address));
-}
-
-template <class T>
-Expected<Buffer> upload_all(const Session& session, const std::vector<T>& values) {
-  const auto bytes = std::as_bytes(std::span(values));
-  Expected<Buffer> buffer = session.allocate(static_cast<int64_t>(bytes.size()));
-  if (!buffer) return buffer;
-  if (const Status copied = session.copy_in(*buffer, bytes); !copied) return fail_with(copied);
-  return buffer;
-}
 
 }  // namespace
 
@@ -64,11 +51,11 @@ const AdditiveKernel* choose_additive_kernel(const CodebookRecords& weights, int
 }
 
 Expected<CodebookWeights> CodebookWeights::upload(const Session& session, CodebookRecords records) {
-  Expected<Buffer> codes = upload_all(session, records.codes);
+  Expected<Buffer> codes = session.upload(std::as_bytes(std::span(records.codes)));
   if (!codes) return fail_with(codes);
-  Expected<Buffer> scales = upload_all(session, records.scales);
+  Expected<Buffer> scales = session.upload(std::as_bytes(std::span(records.scales)));
   if (!scales) return fail_with(scales);
-  Expected<Buffer> codebooks = upload_all(session, records.codebooks);
+  Expected<Buffer> codebooks = session.upload(std::as_bytes(std::span(records.codebooks)));
   if (!codebooks) return fail_with(codebooks);
   records.codes = {};
   records.scales = {};

@@ -13,25 +13,18 @@
 namespace octalane::cuda {
 namespace {
 
-Expected<Buffer> upload_bytes(const Session& session, std::span<const std::byte> bytes) {
-  Expected<Buffer> buffer = session.allocate(std::max<int64_t>(16, static_cast<int64_t>(bytes.size())));
-  if (!buffer || bytes.empty()) return buffer;
-  if (const Status copied = session.copy_in(*buffer, bytes); !copied) return fail_with(copied);
-  return buffer;
-}
-
 int words_of(const GemmKernel& kernel) { return kernel.staged == StagedType::bf16 ? 64 : 128; }
 
 }  // namespace
 
 Expected<DeviceWeights> DeviceWeights::upload(const Session& session, Records records) {
-  Expected<Buffer> bytes = upload_bytes(session, records.bytes);
+  Expected<Buffer> bytes = session.upload(records.bytes);
   if (!bytes) return fail_with(bytes);
-  Expected<Buffer> supers = upload_bytes(session, std::as_bytes(std::span(records.supers)));
+  Expected<Buffer> supers = session.upload(std::as_bytes(std::span(records.supers)));
   if (!supers) return fail_with(supers);
-  Expected<Buffer> scales = upload_bytes(session, std::as_bytes(std::span(records.unit_scales)));
+  Expected<Buffer> scales = session.upload(std::as_bytes(std::span(records.unit_scales)));
   if (!scales) return fail_with(scales);
-  Expected<Buffer> shifted = upload_bytes(session, std::as_bytes(std::span(records.shifted)));
+  Expected<Buffer> shifted = session.upload(std::as_bytes(std::span(records.shifted)));
   if (!shifted) return fail_with(shifted);
   records.bytes = {};
   records.supers = {};

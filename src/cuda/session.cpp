@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <optional>
 
 namespace octalane::cuda {
@@ -130,6 +131,13 @@ Status Session::copy_out(std::span<std::byte> to, const Buffer& from) const {
 
 Expected<Module> Session::load_module(std::span<const std::byte> image) const {
   return Module::load(*state_->api, image, state_->device);
+}
+
+Expected<Buffer> Session::upload(std::span<const std::byte> bytes) const {
+  Expected<Buffer> buffer = allocate(std::max<int64_t>(16, static_cast<int64_t>(bytes.size())));
+  if (!buffer || bytes.empty()) return buffer;
+  if (const Status copied = copy_in(*buffer, bytes); !copied) return fail_with(copied);
+  return buffer;
 }
 
 Status Session::load(std::span<const std::byte> image) {

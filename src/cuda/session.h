@@ -64,6 +64,8 @@ class Session {
   /// The bytes have arrived for every stream when it returns.
   Status copy_in(const Buffer& to, std::span<const std::byte> from) const;
   Status copy_out(std::span<std::byte> to, const Buffer& from) const;
+  /// Memory of its own that holds these bytes; at least 16, so that it has an address.
+  Expected<Buffer> upload(std::span<const std::byte> bytes) const;
 
   /// Loads a cubin or fatbin for this device; as many as are wanted.
   Expected<Module> load_module(std::span<const std::byte> image) const;

@@ -11,6 +11,7 @@
 #include "files/output_file.h"
 #include "formats/format.h"
 #include "kernels/registry.h"
+#include "probe/rates_document.h"
 
 namespace octalane {
 namespace {
@@ -127,18 +128,9 @@ std::string default_rates_path(const MachineKey& key) {
 }
 
 Expected<SavedRates> read_rates(const std::string& path) {
-  std::error_code ignored;
-  if (!std::filesystem::is_regular_file(path, ignored)) return fail("{}: wanted a file of rates, found none", path);
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return fail("{}: cannot read", path);
-  std::string text(static_cast<size_t>(kMostBytes) + 1, '\0');
-  file.read(text.data(), kMostBytes + 1);
-  if (file.gcount() > kMostBytes) return fail("{}: wanted at most {} bytes, got more", path, kMostBytes);
-  text.resize(static_cast<size_t>(file.gcount()));
-  const Json document = Json::parse(text, nullptr, false);
-  if (!document.is_object() || document.value("octalane_rates", Json()) != kVersion) {
-    return fail("{}: wanted JSON with octalane_rates {}, got something else", path, kVersion);
-  }
+  const Expected<Json> read = read_rates_document(path, "octalane_rates", kVersion, kMostBytes);
+  if (!read) return fail_with(read);
+  const Json& document = *read;
   SavedRates saved;
   Expected<MachineKey> key = key_of(path, document);
   if (!key) return fail_with(key);

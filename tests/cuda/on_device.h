@@ -28,10 +28,8 @@ struct OnDevice {
 
   /// Device memory that holds these bytes.
   cuda::Buffer upload(std::span<const std::byte> bytes) {
-    auto buffer = session->allocate(std::max<int64_t>(16, static_cast<int64_t>(bytes.size())));
+    auto buffer = session->upload(bytes);
     EXPECT_TRUE(buffer) << buffer.error().message;
-    const Status copied = session->copy_in(*buffer, bytes);
-    EXPECT_TRUE(copied) << copied.error().message;
     return std::move(*buffer);
   }
   template <class T>

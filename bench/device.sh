@@ -21,9 +21,7 @@ test=$build/tests/cuda/cuda_test
 step tests 120 "$test" --gtest_brief=1
 grep -E "FAILED|PASSED|Covered|relative error" tests.log
 for part in probe gemm; do
-  script=$here/cuda_sass.sh
-  [[ $part = gemm ]] && script=$here/cuda_gemm_sass.sh
-  step "sass_$part" 60 "$script" "$build/src/cuda/$part.fatbin"
+  step "sass_$part" 60 "$here/cuda_sass.sh" "$build/src/cuda/$part.fatbin"
 done
 products() { # name seconds format tokens rows cols [flags]
   local name=$1 limit=$2

@@ -14,8 +14,9 @@ import re
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.join(HERE, "peers"))
+sys.path[:0] = [HERE, os.path.join(HERE, "peers")]
 import chart  # noqa: E402
+from cuda_rates import read_receipt  # noqa: E402
 
 LANES = ["bf16", "s8.group", "s8.nested", "s8.block", "s8.xblock", "s8.row", "f8.row"]
 VENDOR = ["cublaslt bf16", "cublaslt int8", "cublaslt fp8"]
@@ -79,8 +80,7 @@ def main():
     parser.add_argument("--rates", default=os.path.join(HERE, "..", "docs", "results", "cuda_rates_h200.json"))
     options = parser.parse_args()
     for path in options.receipts:
-        with open(path, encoding="utf-8") as file:
-            receipt = json.load(file)
+        receipt = read_receipt(path)
         if any("lane" not in arm for cell in receipt["cells"] for arm in cell["arms"]):
             drawing = products(receipt)
         else:

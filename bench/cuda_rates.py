@@ -30,6 +30,17 @@ IDLE = 0.9  # of the places of all waves: below, some multiprocessors have nothi
 Cell = collections.namedtuple("Cell", "where seconds tokens works busy bytes")
 
 
+def read_receipt(path):
+    try:
+        with open(path, encoding="utf-8") as file:
+            receipt = json.load(file)
+    except (OSError, ValueError) as error:
+        raise SystemExit(f"{path}: wanted a receipt, got: {error}") from error
+    if not isinstance(receipt, dict) or not isinstance(receipt.get("cells"), list):
+        raise SystemExit(f"{path}: wanted a receipt with cells, got something else")
+    return receipt
+
+
 def parse_device(text):
     """Of cuda::describe."""
     found = re.match(r"(.+): compute capability (\d+)\.(\d+), (\d+) SMs ", text)
@@ -50,8 +61,7 @@ def read(paths):
     """The device, its memory's bytes per second, {kernel: [Cell]}."""
     device, memory, kernels = None, None, collections.defaultdict(list)
     for path in paths:
-        with open(path, encoding="utf-8") as file:
-            receipt = json.load(file)
+        receipt = read_receipt(path)
         here = parse_device(receipt["device"])
         if device not in (None, here):
             raise SystemExit(f"{path}: wanted the device of the other receipts, got another")
@@ -64,7 +74,7 @@ def read(paths):
                 if "lane" in arm:
                     kernels[arm["name"]].append(cell_of(cell, arm, device))
     if memory is None:
-        raise SystemExit("wanted a receipt with memory rates (--memory), got none")
+        raise SystemExit("wanted a receipt with memory rates, got none")
     return device, memory, kernels
 
 

@@ -16,16 +16,18 @@ namespace {
 constexpr int kCapability = 80, kCapabilityOfClusters = 90;
 constexpr int64_t kMostRowBlocks = 65535;  // of a grid's second dimension
 
-#define OCTALANE_GEMV(code, group) \
-  {"gemv_" #code "_" #group "_8", Code::code, group, 8}, { "gemv_" #code "_" #group "_16", Code::code, group, 16 }
+#define OCTALANE_GEMV(code, group, tokens) \
+  { "gemv_" #code "_" #group "_" #tokens, Code::code, group, tokens }
+#define OCTALANE_GEMVS(code, group)                                                            \
+  OCTALANE_GEMV(code, group, 1), OCTALANE_GEMV(code, group, 4), OCTALANE_GEMV(code, group, 8), \
+      OCTALANE_GEMV(code, group, 16)
 constexpr GemvKernel kKernels[] = {
-    OCTALANE_GEMV(nibble, 16), OCTALANE_GEMV(nibble, 32), OCTALANE_GEMV(nibble, 64),
-    OCTALANE_GEMV(table, 16),  OCTALANE_GEMV(table, 32),  OCTALANE_GEMV(table, 64),
-    OCTALANE_GEMV(byte, 16),   OCTALANE_GEMV(byte, 32),   OCTALANE_GEMV(byte, 64),
+    OCTALANE_GEMVS(nibble, 16), OCTALANE_GEMVS(nibble, 32), OCTALANE_GEMVS(nibble, 64),
+    OCTALANE_GEMVS(table, 16),  OCTALANE_GEMVS(table, 32),  OCTALANE_GEMVS(table, 64),
+    OCTALANE_GEMVS(byte, 16),   OCTALANE_GEMVS(byte, 32),   OCTALANE_GEMVS(byte, 64),
 };
+#undef OCTALANE_GEMVS
 #undef OCTALANE_GEMV
-
-bool is_small(const GemvKernel& kernel) { return kernel.tokens == 8; }
 
 const char* code_name(Code code) { return code == Code::nibble ? "nibble" : code == Code::table ? "table" : "byte"; }
 
@@ -47,14 +49,12 @@ std::string name(const GemvKernel& kernel) {
 }
 
 int tokens_at_once(const GemvKernel& kernel, const Records& weights, const DeviceInfo& device) {
-  const auto fits = [&](int tokens) {
-    const GemvShared shared = gemv_shared(panels_of(weights), slices_of(weights), tokens, kernel.tokens, kernel.group,
-                                          kernel.code == Code::table);
-    return shared.bytes <= device.shared_bytes_per_block;
-  };
-  if (!is_small(kernel)) return fits(kernel.tokens) ? kernel.tokens : 0;
   int tokens = kernel.tokens;
-  while (tokens > 0 && !fits(tokens)) --tokens;
+  while (tokens > 0 && gemv_shared(panels_of(weights), slices_of(weights), tokens, kernel.tokens, kernel.group,
+                                   kernel.code == Code::table)
+                               .bytes > device.shared_bytes_per_block) {
+    --tokens;
+  }
   return tokens;
 }
 
@@ -74,15 +74,11 @@ std::string why_not(const GemvKernel& kernel, const Records& weights, const Devi
                        weights.group);
   }
   if (weights.scales == ScaleWords::nested && kernel.group == 64) return "nested scales need groups of 16 or 32";
-  if (kernel.code != Code::table && (weights.zero < -127 || weights.zero > 128)) {
-    return fmt::format("wanted codes with a zero of -127 to 128, got {}", weights.zero);
-  }
   if (weights.padded_rows / kGemvRows > kMostRowBlocks) {
     return fmt::format("wanted at most {} rows, got {}", kMostRowBlocks * kGemvRows, weights.rows);
   }
   if (tokens_at_once(kernel, weights, device) > 0) return {};
-  return fmt::format("{} of {} columns do not fit {} bytes of shared memory",
-                     is_small(kernel) ? "the parts of a token" : "16 tokens", weights.cols,
+  return fmt::format("the parts of a token of {} columns do not fit {} bytes of shared memory", weights.cols,
                      device.shared_bytes_per_block);
 }
 
@@ -118,13 +114,10 @@ Status Gemvs::multiply(const GemvKernel& kernel, const DeviceWeights& weights, c
   if (partials == 0 && device.capability < kCapabilityOfClusters) {
     return fail("cuda: {}: wanted memory for partial sums, as the device has no clusters, got none", name(kernel));
   }
-  // A kernel of 16 tokens has places for all of them; its sister only for those that there are.
-  const GemvKernel& small = is_small(kernel) ? kernel : *(&kernel - 1);
   const int most = tokens_at_once(kernel, weights.about(), device);
   for (int64_t first = 0; first < x.tokens;) {
     const auto tokens = static_cast<int>(std::min<int64_t>(most, x.tokens - first));
-    const GemvKernel& chosen = tokens <= small.tokens ? small : kernel;
-    if (const Status s = launch(chosen, weights, x, y, {first, tokens}, stream, partials); !s) return s;
+    if (const Status s = launch(kernel, weights, x, y, {first, tokens}, stream, partials); !s) return s;
     first += tokens;
   }
   return {};
@@ -146,12 +139,11 @@ Status Gemvs::launch(const GemvKernel& kernel, const DeviceWeights& weights, con
   args.padded_rows = static_cast<int32_t>(about.padded_rows);
   args.panels = panels_of(about);
   args.slices = slices_of(about);
-  args.record_bytes = about.layout.bytes;
   args.scale_words = static_cast<int32_t>(about.scales);
   args.zero = about.zero;
   std::memcpy(args.table, about.table.data(), sizeof args.table);
   const GemvLaunch launch =
-      gemv_launch(part.tokens, args.padded_rows, args.panels, kernel.group, kernel.code == Code::table);
+      gemv_launch(part.tokens, kernel.tokens, args.padded_rows, args.panels, kernel.group, kernel.code == Code::table);
   const Grid grid{.blocks = launch.slices,
                   .threads = kGemvThreads,
                   .shared_bytes = launch.shared_bytes,

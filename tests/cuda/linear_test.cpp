@@ -168,8 +168,8 @@ TEST_F(FakeLinear, stages_and_multiplies_in_a_graph) {
   std::vector<std::string> names;
   for (const FakeLaunch& launch : fake_work().launches) names.push_back(launch.function);
   using testing::StartsWith;
-  EXPECT_THAT(names, testing::ElementsAre("stage_bf16_f32", "gemv_nibble_32_8", "stage_bf16_bf16",
-                                          StartsWith("bf16_nibble_single2"), "stage_bf16_f32", "gemv_nibble_32_8",
+  EXPECT_THAT(names, testing::ElementsAre("stage_bf16_f32", "gemv_nibble_32_4", "stage_bf16_bf16",
+                                          StartsWith("bf16_nibble_single2"), "stage_bf16_f32", "gemv_nibble_32_4",
                                           "stage_bf16_bf16", StartsWith("bf16_nibble_single2")));
 }
 

@@ -43,6 +43,10 @@ int group_of(const Records& weights) { return kRecordCols / weights.layout.words
 
 std::span<const GemvKernel> gemv_kernels() { return kKernels; }
 
+StagingForm staging_form(const GemvKernel& kernel) {
+  return {.element = StagedElement::f16, .group = kernel.group, .code = kernel.code};
+}
+
 std::string name(const GemvKernel& kernel) {
   return fmt::format("bf16_gemv_{}x{}x{}_cuda-{}-g{}", kGemvRows, kernel.tokens, kRecordCols, code_name(kernel.code),
                      kernel.group);
@@ -129,10 +133,12 @@ Status Gemvs::launch(const GemvKernel& kernel, const DeviceWeights& weights, con
   GemvArgs args{};
   args.records = pointer<const uint8_t>(weights.records());
   args.supers = pointer<const uint32_t>(weights.supers());
-  args.x = pointer<const uint16_t>(x.x + static_cast<Address>(part.first * about.padded_cols * 2));
+  const int64_t cols = gemv_cols(panels_of(about));
+  args.x = pointer<const uint16_t>(x.x + static_cast<Address>(part.first * cols * 2));
+  args.x_scales = pointer<const float>(x.scales + static_cast<Address>(part.first * 4));
+  args.x_sums = pointer<const float>(x.sums + static_cast<Address>(part.first * (cols / kernel.group) * 4));
   args.y = pointer<float>(y.address + static_cast<Address>(part.first * y.stride * 4));
   args.partials = pointer<float>(partials);
-  args.x_stride = about.padded_cols;
   args.y_stride = y.stride;
   args.tokens = part.tokens;
   args.rows = static_cast<int32_t>(about.rows);

@@ -4,7 +4,7 @@
 #include <span>
 #include <string>
 
-#include "cuda/product.h"
+#include "cuda/staging.h"
 
 namespace octalane::cuda {
 
@@ -18,6 +18,9 @@ struct GemvKernel {
 
 /// By code, group and tokens.
 std::span<const GemvKernel> gemv_kernels();
+
+/// What it multiplies.
+StagingForm staging_form(const GemvKernel& kernel);
 
 /// "bf16_gemv_128x8x64_cuda-nibble-g32": lane, rows of a block, tokens and columns of a step, code, group.
 std::string name(const GemvKernel& kernel);
@@ -39,9 +42,10 @@ class Gemvs {
   /// Errors: a build without device code, a device that has none here, the driver's.
   static Expected<Gemvs> load(const Session& session);
 
-  /// Enqueues y = x W^T, in as many launches as tokens need; may be captured. x is staged as bf16. The same bits for
-  /// every number of tokens, with clusters and without. `partials`: partial_bytes of memory; given where there are
-  /// clusters, they are not used. Errors: a kernel that cannot serve the weights, an output of bfloat16, the driver's.
+  /// Enqueues y = x W^T, in as many launches as tokens need; may be captured. x is staged in its staging_form. The same
+  /// bits for every number of tokens, with clusters and without. `partials`: partial_bytes of memory; given where there
+  /// are clusters, they are not used. Errors: a kernel that cannot serve the weights, an output of bfloat16, the
+  /// driver's.
   Status multiply(const GemvKernel& kernel, const DeviceWeights& weights, const StagedTokens& x, const Output& y,
                   const Stream& stream, Address partials = 0) const;
 

@@ -15,10 +15,11 @@ inline constexpr int kGemvTokens = 16;  ///< at most
 struct GemvArgs {
   const uint8_t* records;
   const uint32_t* supers;  ///< nested scales: [rows / 64][ceil(padded columns / 256)][64] pairs of f16
-  const uint16_t* x;       ///< [tokens][x_stride] bfloat16 as stage_bf16 leaves it, aligned to 16 bytes
+  const uint16_t* x;       ///< [tokens][gemv_cols] binary16 as stage_f16 leaves it for this code, aligned to 16 bytes
+  const float* x_scales;   ///< [tokens]
+  const float* x_sums;     ///< [tokens][gemv_cols / group]
   float* y;                ///< [tokens][y_stride]
   float* partials;         ///< null: the blocks of a cluster add up; else [slices][tokens][padded_rows], for gemv_sum
-  int64_t x_stride;        ///< padded columns
   int64_t y_stride;
   int32_t tokens, rows;
   int32_t padded_rows;  ///< a multiple of kPanelRows
@@ -32,6 +33,8 @@ struct GemvArgs {
 /// Slices begin at multiples of so many records: the columns of a super-group, and of what a warp multiplies at once.
 inline constexpr int kGemvStep = 4;
 constexpr int gemv_steps(int panels) { return (2 * panels + kGemvStep - 1) / kGemvStep; }
+/// Columns of the tokens.
+constexpr int gemv_cols(int panels) { return gemv_steps(panels) * kGemvStep * 64; }
 
 /// Slices of the columns: as many as make about two blocks for each multiprocessor of a large device. The order of sums
 /// depends on this and on the kernel, so not on how many tokens there are.
@@ -51,13 +54,13 @@ constexpr int gemv_slice_records(int panels, int slices) {
 }
 
 /// Dynamic shared memory of a block: pairs of table levels, tokens, zeros in place of tokens that a column of an
-/// instruction has nothing of, sums of tokens by group, exponents of tokens, partial outputs. Offsets in bytes.
+/// instruction has nothing of, sums of tokens by group, partial outputs. Offsets in bytes.
 struct GemvShared {
   int tokens = 0;
   int token_bytes = 0;  ///< from token to token; 64 past a multiple of 128, so that eight tokens meet all banks
   int zeros = 0;
   int sums = 0;
-  int exponents = 0;
+  int sum_bytes = 0;  ///< from token to token; 16 past a multiple of 128 or 64, likewise
   int partials = 0;
   int bytes = 0;
 };
@@ -72,8 +75,8 @@ constexpr GemvShared gemv_shared(int panels, int slices, int tokens, int kernel_
   shared.token_bytes = records * 128 + 64;
   shared.zeros = shared.tokens + shared.token_bytes * tokens;
   shared.sums = shared.zeros + kGemvStep * 128;
-  shared.exponents = shared.sums + records * (group >= 64 ? 1 : 64 / group) * kernel_tokens * 4;
-  shared.partials = shared.exponents + kernel_tokens * 4;
+  shared.sum_bytes = records * (group >= 64 ? 1 : 64 / group) * 4 + 16;
+  shared.partials = shared.sums + shared.sum_bytes * kernel_tokens;
   shared.bytes = shared.partials + kernel_tokens * kGemvPartialRow * 4;
   return shared;
 }

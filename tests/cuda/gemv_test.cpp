@@ -73,18 +73,27 @@ class DeviceGemv {
     auto weights = cuda::DeviceWeights::upload(*on.session, std::move(*records));
     EXPECT_TRUE(weights) << weights.error().message;
     if (kernel == nullptr || !weights) return {};
-    const HostTokens tokens = host_tokens(formed_.view(), weights->about().padded_cols);
     const int64_t m = formed_.view().rows, n = packed_.view().rows, stride = n + 3;
-    const cuda::Buffer x = on.upload(tokens.x);
+    // bfloat16, as fp32: what the product is judged on.
+    const ActivationsView from = formed_.view();
+    std::vector<float> tokens(static_cast<size_t>(m * from.cols));
+    for (int64_t i = 0; i < m; ++i) std::copy_n(from.f32 + i * from.stride, from.cols, tokens.data() + i * from.cols);
+    const cuda::Buffer x = on.upload(tokens);
+    const cuda::StagingForm form = cuda::staging_form(*kernel);
+    const std::vector<std::byte> poison(static_cast<size_t>(cuda::staging_bytes(form, m, from.cols)), std::byte{0xFF});
+    const cuda::Buffer workspace = on.upload(poison);
+    const auto staged = on.kernels->staging.stage(form, {x.address(), true, m, from.cols, from.cols},
+                                                  {workspace.address(), workspace.bytes()}, *on.stream);
+    EXPECT_TRUE(staged) << staged.error().message;
+    if (!staged) return {};
     std::vector<uint32_t> y(static_cast<size_t>((m + 2) * stride), kPoison);
     const cuda::Buffer device_y = on.upload(y);
     const std::vector<float> room(
         partials ? static_cast<size_t>(cuda::partial_bytes(weights->about(), m, kAmpere) / 4) : 4, NAN);
     const cuda::Buffer sums = on.upload(room);
-    const Status launched =
-        on.kernels->gemvs.multiply(*kernel, *weights, {.tokens = m, .x = x.address()},
-                                   {device_y.address() + static_cast<cuda::Address>(stride * 4), true, stride},
-                                   *on.stream, partials ? sums.address() : 0);
+    const Status launched = on.kernels->gemvs.multiply(
+        *kernel, *weights, *staged, {device_y.address() + static_cast<cuda::Address>(stride * 4), true, stride},
+        *on.stream, partials ? sums.address() : 0);
     EXPECT_TRUE(launched) << launched.error().message;
     const Status done = on.stream->synchronize();
     EXPECT_TRUE(done) << done.error().message;
@@ -314,8 +323,8 @@ class FakeGemv : public testing::Test {
         cuda::DeviceWeights::upload(*session, *cuda::pack_records(packed.view(), StagedType::bf16, nullptr, 2));
     const auto stream = session->stream();
     const GemvKernel* const kernel = kernel_for(weights->about(), kernel_tokens, device);
-    return gemvs->multiply(*kernel, *weights, {.tokens = tokens, .x = 4096}, {8192, f32, 300}, *stream,
-                           partials ? 512 : 0);
+    return gemvs->multiply(*kernel, *weights, {.tokens = tokens, .x = 4096, .scales = 1024, .sums = 2048},
+                           {8192, f32, 300}, *stream, partials ? 512 : 0);
   }
 
   cuda::DriverApi api_ = fake_driver();
@@ -340,6 +349,8 @@ TEST_F(FakeGemv, is_clusters_of_slices_where_there_are_clusters) {
   EXPECT_EQ(args_[0].partials, nullptr);
   EXPECT_EQ(args_[1].tokens, 4);
   EXPECT_EQ(reinterpret_cast<uintptr_t>(args_[1].x), 4096u + 16 * 4096 * 2);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(args_[1].x_scales), 1024u + 16 * 4);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(args_[1].x_sums), 2048u + 16 * 128 * 4);
   EXPECT_EQ(reinterpret_cast<uintptr_t>(args_[1].y), 8192u + 16 * 300 * 4);
 }
 

@@ -43,7 +43,7 @@ Expected<DeviceLinear> bind(const Planes& planes, StagedType staged) {
 std::vector<float> staged_on_host(const DeviceLinear& linear, const Formed& formed) {
   OnDevice& on = OnDevice::get();
   const int64_t tokens = formed.view().rows;
-  const HostTokens host = host_tokens(formed.view(), cuda::padded_columns(linear.cols()));
+  const HostTokens host = host_tokens(formed.view(), cuda::staged_columns({}, linear.cols()));
   const cuda::Buffer x = on.upload(host.x), scales = on.upload(host.scales), sums = on.upload(host.sums),
                      minima = on.upload(host.minima);
   std::vector<float> y(static_cast<size_t>(tokens * linear.rows()));
@@ -107,7 +107,7 @@ TEST_F(CudaLinear, multiplies_activations_of_the_host_as_it_does_staged_ones) {
       EXPECT_TRUE(y.canaries_intact());
       const Kernel& scalar = scalar_gemm(lane.staged);
       const Formed formed(quantizer(*find_isa("scalar"), scalar.form), scalar.groups(planes.spec()), x.view(),
-                          cuda::padded_columns(shape.cols));
+                          cuda::staged_columns({}, shape.cols));
       const std::vector<float> wanted = staged_on_host(*linear, formed);
       ASSERT_EQ(wanted.size(), static_cast<size_t>(shape.tokens * shape.rows));
       for (size_t i = 0; i < wanted.size(); ++i) {

@@ -4,109 +4,37 @@
 // tokens are waited for. A ring in shared memory would hold no more: a warp's share of it is what its registers hold,
 // and filling, waiting and reading back would take instructions and a bandwidth that decoding and the tokens need.
 //
-// Codes are the left operand of mma.sync, as exact integers in binary16; tokens the eight columns of the right one, in
-// binary16 too: a block multiplies its part of a token by the power of two that brings its largest value to 2^14, so
-// that only values 2^28 times smaller than it are rounded, to 2^-36 of it. The sum of a scale group is multiplied by
-// the group's scale in fp32, and bias and zero by the sum of the group's activations, which a block adds up as it
-// stages the tokens; no weight is rounded. Every sum's order depends on K and the kernel alone.
+// Codes are the left operand of mma.sync, as exact integers in binary16; tokens the eight columns of the right one, as
+// stage_f16 left them: exact but for values 2^28 times smaller than a token's largest. The sum of a scale group is
+// multiplied by the group's scale in fp32, and bias and zero by the sum of the group's activations; no weight is
+// rounded. Every sum's order depends on K and the kernel alone.
 #pragma once
 
 #include "cuda/device/gemv_weights.cuh"
 
 namespace octalane::cuda {
 
-/// The exponent of a token's largest value, of which fp32 has the bits: what scales its values fits fp32 as well.
-__device__ __forceinline__ int exponent_of(uint32_t bits) {
-  return min(max(static_cast<int>(bits >> 23) - 127, -112), 127);
-}
-__device__ __forceinline__ float power_of_two(int exponent) { return __int_as_float((exponent + 127) << 23); }
-
-/// Calls at(token, unit, from, to, inside) for this thread's units of 16 columns of all tokens, in turns that the lanes
-/// of a warp take together: `from` in memory, `to` in shared memory. Of each 32 columns thread c of a quad has 16
-/// bytes there: the columns that it has of codes, in the order in which Levels has them.
-template <class At>
-__device__ __forceinline__ void for_each_unit(const GemvArgs& args, const GemvShared& shared_at, uint8_t* shared,
-                                              int first, int records, At at) {
-  const int units = records * 4;  // of a token
+/// The block's columns of all tokens, and their sums.
+template <class S>
+__device__ __forceinline__ void copy_tokens(const GemvArgs& args, const GemvShared& at, const uint8_t* shared,
+                                            int first, int records) {
+  const uint32_t base = shared_address(shared);
+  const int thread = threadIdx.x, cols = gemv_cols(args.panels), steps = (records + kGemvStep - 1) / kGemvStep;
 #pragma unroll 1
-  for (int base = 0; base < units * args.tokens; base += kGemvThreads) {
-    const int token = (base + static_cast<int>(threadIdx.x)) / units;
-    const int unit = base + static_cast<int>(threadIdx.x) - token * units;
-    at(token, unit, args.x + token * args.x_stride + first * kRecordCols + unit * 16,
-       shared + shared_at.tokens + token * shared_at.token_bytes + unit / 2 * 64 + unit % 2 * 8, token < args.tokens);
+  for (int token = 0; token < args.tokens; ++token) {
+    const auto* from = reinterpret_cast<const uint8_t*>(args.x + static_cast<int64_t>(token) * cols) + first * 128;
+    for (int i = thread; i < steps * (kGemvStep * 8); i += kGemvThreads)
+      copy_16(base + at.tokens + token * at.token_bytes + i * 16, from + i * 16);
   }
-}
-
-/// The block's columns of all tokens in binary16, times 2^14 over the largest, and their sums by group in fp32, times
-/// what the sums of codes are multiplied by too.
-template <class S>
-__device__ __forceinline__ void stage_tokens(const GemvArgs& args, const GemvShared& at, uint8_t* shared, int first,
-                                             int records) {
-  auto* const largest = reinterpret_cast<uint32_t*>(shared + at.exponents);
-  for_each_unit(args, at, shared, first, records, [&](int token, int, const uint16_t* from, uint8_t* to, bool inside) {
-    uint4 v[2] = {};  // of each quad of columns the first two, the last two
-    if (inside) {
-      v[0] = reinterpret_cast<const uint4*>(from)[0], v[1] = reinterpret_cast<const uint4*>(from)[1];
+  if constexpr (S::kSums) {
+    const int chunks = steps * kGemvStep * S::kWords / 4;  // of a token
+    for (int i = thread; i < chunks * args.tokens; i += kGemvThreads) {
+      const int token = i / chunks, chunk = i - token * chunks;
+      copy_16(base + at.sums + token * at.sum_bytes + chunk * 16,
+              args.x_sums + static_cast<int64_t>(token) * (cols / S::kGroup) + first * S::kWords + chunk * 4);
     }
-    const uint32_t words[2][4] = {{v[0].x, v[0].y, v[0].z, v[0].w}, {v[1].x, v[1].y, v[1].z, v[1].w}};
-    uint32_t most = 0;
-#pragma unroll
-    for (int c = 0; c < 4; ++c) {
-      if (inside) *reinterpret_cast<uint2*>(to + c * 16) = {words[0][c], words[1][c]};
-#pragma unroll
-      for (int i = 0; i < 2; ++i) most = max(most, max(words[i][c] << 16 & 0x7fff0000u, words[i][c] & 0x7fff0000u));
-    }
-    // A record's four units are of one token.
-    most = max(most, __shfl_xor_sync(~0u, most, 1));
-    most = max(most, __shfl_xor_sync(~0u, most, 2));
-    if (inside && threadIdx.x % 4 == 0) atomicMax(largest + token, most);
-  });
-  __syncthreads();
-  for_each_unit(args, at, shared, first, records, [&](int token, int unit, const uint16_t*, uint8_t* to, bool inside) {
-    const float scale = power_of_two(inside ? 14 - exponent_of(largest[token]) : 0);
-    const float column_scale = scale * Levels<S::kCode>::scale_of_quad(unit % 2);
-    float sum = 0;
-#pragma unroll
-    for (int c = 0; c < 4; ++c) {
-      uint2 quad{};
-      if (inside) quad = *reinterpret_cast<const uint2*>(to + c * 16);
-      const float v[4] = {__uint_as_float(quad.x << 16), __uint_as_float(quad.x & 0xffff0000u),
-                          __uint_as_float(quad.y << 16), __uint_as_float(quad.y & 0xffff0000u)};
-#pragma unroll
-      for (int i = 0; i < 4; i += 2) sum += v[i] * scale + v[i + 1] * scale;
-      constexpr bool kTable = S::kCode == Code::table;
-      quad = {pack_f16(v[0] * column_scale, v[kTable ? 1 : 2] * column_scale),
-              pack_f16(v[kTable ? 2 : 1] * column_scale, v[3] * column_scale)};
-      if (inside) *reinterpret_cast<uint2*>(to + c * 16) = quad;
-    }
-    if constexpr (S::kSums) {
-      // Neighbours have the rest of the group.
-#pragma unroll
-      for (int lanes = 1; lanes < S::kQuads; lanes *= 2) sum += __shfl_xor_sync(~0u, sum, lanes);
-      if (inside && unit % S::kQuads == 0)
-        reinterpret_cast<float*>(shared + at.sums)[unit / S::kQuads * S::kTokens + token] =
-            sum * Levels<S::kCode>::kScale;
-    }
-  });
-}
-
-/// What units of several records have beyond the slice: no activations. And what is there before tokens are.
-template <class S>
-__device__ __forceinline__ void clear(const GemvArgs& args, const GemvShared& at, uint8_t* shared, int records) {
-  const int thread = threadIdx.x;
-  if (thread < S::kTokens) reinterpret_cast<uint32_t*>(shared + at.exponents)[thread] = 0;
-  if constexpr (S::kParts > 1) {
-    if (thread < kGemvStep * 8) reinterpret_cast<uint4*>(shared + at.zeros)[thread] = {};
   }
-  if constexpr (S::kRecords > 1) {
-    const int missing = gemv_slice_records(args.panels, args.slices) - records;
-    for (int i = thread; i < missing * 8 * args.tokens; i += kGemvThreads) {
-      const int token = i / (missing * 8);
-      reinterpret_cast<uint4*>(shared + at.tokens + token * at.token_bytes + records * 128)[i % (missing * 8)] = {};
-    }
-    float* const sums = reinterpret_cast<float*>(shared + at.sums) + records * S::kWords * S::kTokens;
-    for (int i = thread; i < missing * S::kWords * S::kTokens; i += kGemvThreads) sums[i] = 0;
-  }
+  copies_done();
 }
 
 /// Where a thread reads tokens in shared memory: those of its column, or zeros for the groups that are not its
@@ -135,11 +63,43 @@ struct GemvTokens {
   }
 };
 
+/// Where a thread reads the sums of its columns 2c and 2c + 1: of one token groups, else tokens.
+template <class S>
+struct GemvSums {
+  const float* at[S::kTiles][2];
+
+  __device__ __forceinline__ GemvSums(const GemvArgs& args, const GemvShared& shared_at, const uint8_t* shared) {
+    const int c = threadIdx.x % 4;
+    const uint8_t* const base = shared + shared_at.sums;
+#pragma unroll
+    for (int t = 0; t < S::kTiles; ++t) {
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const int token = min((t * 8 + 2 * c + i) % S::kTokens, args.tokens - 1);
+        const int group = S::kTokens == 1 ? (2 * c) % S::kParts : 2 * c / S::kTokens;
+        at[t][i] = reinterpret_cast<const float*>(base + token * shared_at.sum_bytes) + group;
+      }
+    }
+  }
+  /// Of a set of groups.
+  __device__ __forceinline__ float2 load(int t, int set) const {
+    if constexpr (S::kTokens == 1) return *reinterpret_cast<const float2*>(at[t][0] + set * S::kParts);
+    return {at[t][0][set * S::kParts], at[t][1][set * S::kParts]};
+  }
+  __device__ __forceinline__ void next_unit() {
+#pragma unroll
+    for (int t = 0; t < S::kTiles; ++t) {
+#pragma unroll
+      for (int i = 0; i < 2; ++i) at[t][i] += S::kRecords * S::kWords;
+    }
+  }
+};
+
 /// A unit's part of 16 rows by all tokens. `sums` are this thread's, of the unit. A thread's totals are rows r and
 /// r + 8 (e / 2) of two columns (e % 2).
 template <class S>
 __device__ __forceinline__ void multiply(const GemvUnit<S>& unit, const Levels<S::kCode>& levels,
-                                         const GemvTokens<S>& tokens, const float* sums, int zero,
+                                         const GemvTokens<S>& tokens, const GemvSums<S>& sums, int zero,
                                          float (&totals)[S::kTiles][4]) {
   constexpr int kSetQuads = S::kParts * S::kQuads;
   float set[S::kTiles][4];
@@ -180,7 +140,7 @@ __device__ __forceinline__ void multiply(const GemvUnit<S>& unit, const Levels<S
 #pragma unroll
       for (int t = 0; t < S::kTiles; ++t) {
         float2 sum{0, 0};
-        if constexpr (S::kSums) sum = *reinterpret_cast<const float2*>(sums + word * S::kParts * S::kTokens + t * 8);
+        if constexpr (S::kSums) sum = sums.load(t, word);
 #pragma unroll
         for (int e = 0; e < 4; ++e) {
           const Scale& by = scale[e / 2][e % 2];
@@ -194,9 +154,7 @@ __device__ __forceinline__ void multiply(const GemvUnit<S>& unit, const Levels<S
 
 /// Sums up the columns of a thread's totals that are one token's, and undoes what tokens were multiplied by.
 template <class S>
-__device__ __forceinline__ void join_columns(const GemvShared& at, const uint8_t* shared,
-                                             float (&totals)[S::kTiles][4]) {
-  const int c = threadIdx.x % 4;
+__device__ __forceinline__ void join_columns(const float (&scales)[S::kTiles][2], float (&totals)[S::kTiles][4]) {
   if constexpr (S::kTokens == 1) {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
@@ -213,10 +171,9 @@ __device__ __forceinline__ void join_columns(const GemvShared& at, const uint8_t
   for (int t = 0; t < S::kTiles; ++t) {
 #pragma unroll
     for (int e = 0; e < 4; ++e) {
-      const int token = (t * 8 + c * 2 + e % 2) % S::kTokens;
-      const int exponent = exponent_of(reinterpret_cast<const uint32_t*>(shared + at.exponents)[token]);
       // In two steps, as one power of two might not fit.
-      totals[t][e] = totals[t][e] * (0x1p-14f / Levels<S::kCode>::kScale) * power_of_two(exponent);
+      constexpr float kUndone = 1 / (f16_code_scale(S::kCode) * (1 << kF16Exponent));
+      totals[t][e] = totals[t][e] * kUndone * scales[t][e % 2];
     }
   }
 }
@@ -290,15 +247,20 @@ __device__ __forceinline__ void gemv(const GemvArgs& args, uint8_t* shared) {
   const GemvShared at =
       gemv_shared(args.panels, args.slices, args.tokens, S::kTokens, S::kGroup, S::kCode == Code::table);
   if constexpr (S::kCode == Code::table) fill_table(args, shared);
-  clear<S>(args, at, shared, records);
-  __syncthreads();
+  if (S::kParts > 1 && threadIdx.x < kGemvStep * 8) reinterpret_cast<uint4*>(shared + at.zeros)[threadIdx.x] = {};
   wait_for_previous();
-  stage_tokens<S>(args, at, shared, begin, records);
+  copy_tokens<S>(args, at, shared, begin, records);
+  float scales[S::kTiles][2];
+#pragma unroll
+  for (int t = 0; t < S::kTiles; ++t) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) scales[t][i] = args.x_scales[min((t * 8 + 2 * c + i) % S::kTokens, args.tokens - 1)];
+  }
   __syncthreads();
 
   const Levels<S::kCode> levels(shared);
   GemvTokens<S> tokens(args, at, shared);
-  const float* sums = reinterpret_cast<const float*>(shared + at.sums) + (S::kParts == 4 ? c % 2 : c) * 2;
+  GemvSums<S> sums(args, at, shared);
   float totals[S::kTiles][4] = {};
 #pragma unroll 1
   for (int k = 0; k < units; k += S::kDepth) {
@@ -309,10 +271,10 @@ __device__ __forceinline__ void gemv(const GemvArgs& args, uint8_t* shared) {
       if (ahead < units) load(held[i]);
 #pragma unroll
       for (int t = 0; t < S::kTiles; ++t) tokens.at[t] += S::kRecords * kRecordCols * 2;
-      sums += S::kRecords * S::kWords * S::kTokens;
+      sums.next_unit();
     }
   }
-  join_columns<S>(at, shared, totals);
+  join_columns<S>(scales, totals);
   add_slices<S>(args, at, shared, totals);
 }
 

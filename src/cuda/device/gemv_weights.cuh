@@ -134,9 +134,6 @@ struct Levels {
       first = look_up(q == 0 ? w << 7 : w >> 9), second = look_up(q == 0 ? w >> 1 : w >> 17);
     }
   }
-  /// What sums of codes are multiplied by.
-  static constexpr float kScale = kCode == Code::nibble ? 0x1p-22f : kCode == Code::byte ? 0x1p-24f : 1.0f;
-  static constexpr float scale_of_quad(int q) { return kCode == Code::nibble && q == 1 ? 1.0f / 16 : 1.0f; }
 
  private:
   __device__ __forceinline__ uint32_t look_up(uint32_t w) const {

@@ -50,6 +50,13 @@ __device__ __forceinline__ uint32_t cached_32(const void* from) {
   return v;
 }
 
+/// 16 bytes from memory to shared memory, on their way until copies_done().
+__device__ __forceinline__ void copy_16(uint32_t to, const void* from) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
+}
+/// Until this thread's copies have arrived.
+__device__ __forceinline__ void copies_done() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+
 /// Two binary16, the first in the low half: to nearest-even.
 __device__ __forceinline__ uint32_t pack_f16(float low, float high) {
   uint32_t pair;

@@ -33,8 +33,12 @@ const char* code_name(Code code) { return code == Code::nibble ? "nibble" : code
 
 int panels_of(const Records& weights) { return static_cast<int>(weights.padded_cols / kPanelCols); }
 
-int slices_of(const Records& weights) {
-  return gemv_slices(panels_of(weights), static_cast<int>(weights.padded_rows / kGemvRows));
+int slices_of(const GemvKernel& kernel, const Records& weights) {
+  return gemv_slices(panels_of(weights), static_cast<int>(weights.padded_rows / kGemvRows), kernel.tokens);
+}
+
+GemvFormat format_of(const GemvKernel& kernel, const Records& weights) {
+  return {code_bits(kernel.code), kernel.group, weights.layout.word_bytes, kernel.code == Code::table};
 }
 
 int group_of(const Records& weights) { return kRecordCols / weights.layout.words; }
@@ -54,9 +58,9 @@ std::string name(const GemvKernel& kernel) {
 
 int tokens_at_once(const GemvKernel& kernel, const Records& weights, const DeviceInfo& device) {
   int tokens = kernel.tokens;
-  while (tokens > 0 && gemv_shared(panels_of(weights), slices_of(weights), tokens, kernel.tokens, kernel.group,
-                                   kernel.code == Code::table)
-                               .bytes > device.shared_bytes_per_block) {
+  while (tokens > 0 &&
+         gemv_shared(panels_of(weights), slices_of(kernel, weights), tokens, kernel.tokens, format_of(kernel, weights))
+                 .bytes > device.shared_bytes_per_block) {
     --tokens;
   }
   return tokens;
@@ -88,7 +92,8 @@ std::string why_not(const GemvKernel& kernel, const Records& weights, const Devi
 
 int64_t partial_bytes(const Records& weights, int64_t tokens, const DeviceInfo& device) {
   if (device.capability >= kCapabilityOfClusters) return 0;
-  return slices_of(weights) * std::min<int64_t>(tokens, kGemvTokens) * weights.padded_rows * 4;
+  return gemv_slices(panels_of(weights), static_cast<int>(weights.padded_rows / kGemvRows), kGemvTokens) *
+         std::min<int64_t>(tokens, kGemvTokens) * weights.padded_rows * 4;
 }
 
 Expected<Gemvs> Gemvs::load(const Session& session) {
@@ -144,12 +149,12 @@ Status Gemvs::launch(const GemvKernel& kernel, const DeviceWeights& weights, con
   args.rows = static_cast<int32_t>(about.rows);
   args.padded_rows = static_cast<int32_t>(about.padded_rows);
   args.panels = panels_of(about);
-  args.slices = slices_of(about);
+  args.slices = slices_of(kernel, about);
   args.scale_words = static_cast<int32_t>(about.scales);
   args.zero = about.zero;
   std::memcpy(args.table, about.table.data(), sizeof args.table);
   const GemvLaunch launch =
-      gemv_launch(part.tokens, kernel.tokens, args.padded_rows, args.panels, kernel.group, kernel.code == Code::table);
+      gemv_launch(part.tokens, kernel.tokens, args.padded_rows, args.panels, format_of(kernel, about));
   const Grid grid{.blocks = launch.slices,
                   .threads = kGemvThreads,
                   .shared_bytes = launch.shared_bytes,

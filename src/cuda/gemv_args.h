@@ -36,11 +36,13 @@ constexpr int gemv_steps(int panels) { return (2 * panels + kGemvStep - 1) / kGe
 /// Columns of the tokens.
 constexpr int gemv_cols(int panels) { return gemv_steps(panels) * kGemvStep * 64; }
 
-/// Slices of the columns: as many as make about two blocks for each multiprocessor of a large device. The order of sums
-/// depends on this and on the kernel, so not on how many tokens there are.
-constexpr int gemv_slices(int panels, int row_blocks) {
+/// Slices of the columns: as many as make about one block (few tokens) or two for each multiprocessor of a large
+/// device. One leaves room for a block of the kernel behind, whose weights then come while this one's are multiplied.
+/// The order of sums depends on this and on the kernel, so not on how many tokens there are.
+constexpr int gemv_slices(int panels, int row_blocks, int kernel_tokens) {
+  const int blocks = kernel_tokens <= 4 ? 160 : 320;
   int slices = 1;
-  while (slices < kGemvSlices && 2 * slices * row_blocks <= 320 && 2 * slices <= gemv_steps(panels)) slices *= 2;
+  while (slices < kGemvSlices && 2 * slices * row_blocks <= blocks && 2 * slices <= gemv_steps(panels)) slices *= 2;
   return slices;
 }
 /// The first record of a slice; that of the slice behind the last is the number of records.
@@ -53,31 +55,52 @@ constexpr int gemv_slice_records(int panels, int slices) {
   return (gemv_steps(panels) + slices - 1) / slices * kGemvStep;
 }
 
-/// Dynamic shared memory of a block: pairs of table levels, tokens, zeros in place of tokens that a column of an
-/// instruction has nothing of, sums of tokens by group, partial outputs. Offsets in bytes.
+/// What shared memory depends on besides the tokens.
+struct GemvFormat {
+  int bits;   ///< of a code: 4 or 8
+  int group;  ///< 16, 32 or 64
+  int word_bytes;
+  bool table;
+};
+
+/// Units of a warp, kGemvStep records by 16 rows: bytes of one, and how many are on their way at once.
+constexpr int gemv_unit_bytes(const GemvFormat& format) {
+  return kGemvStep * 16 * (8 * format.bits + 64 / format.group * format.word_bytes) + 64;
+}
+constexpr int gemv_units(int bits, bool table, int kernel_tokens) {
+  return bits == 8 || kernel_tokens > 8 ? 2 : table ? 3 : 4;
+}
+
+/// Dynamic shared memory of a block: a barrier, pairs of table levels, units of weights on their way (partial outputs
+/// in their place at the end), tokens, zeros in place of tokens that a column of an instruction has nothing of, sums of
+/// tokens by group. Offsets in bytes.
 struct GemvShared {
+  int table = 0;
+  int units = 0;  ///< [warps][gemv_units]
   int tokens = 0;
   int token_bytes = 0;  ///< from token to token; 64 past a multiple of 128, so that eight tokens meet all banks
   int zeros = 0;
   int sums = 0;
   int sum_bytes = 0;  ///< from token to token; 16 past a multiple of 128 or 64, likewise
-  int partials = 0;
   int bytes = 0;
 };
 
 inline constexpr int kGemvPartialRow = kGemvRows + 4;  ///< floats from token to token, likewise
 inline constexpr int kGemvTableBytes = 256 * 32 * 4;   ///< two levels by two codes, one copy a lane
 
-constexpr GemvShared gemv_shared(int panels, int slices, int tokens, int kernel_tokens, int group, bool table) {
+constexpr GemvShared gemv_shared(int panels, int slices, int tokens, int kernel_tokens, const GemvFormat& format) {
   const int records = gemv_slice_records(panels, slices);
+  const int units = kGemvThreads / 32 * gemv_units(format.bits, format.table, kernel_tokens) * gemv_unit_bytes(format);
+  const int partials = kernel_tokens * kGemvPartialRow * 4;
   GemvShared shared;
-  shared.tokens = table ? kGemvTableBytes : 0;
+  shared.table = 16;
+  shared.units = shared.table + (format.table ? kGemvTableBytes : 0);
+  shared.tokens = shared.units + (units < partials ? partials : units);
   shared.token_bytes = records * 128 + 64;
   shared.zeros = shared.tokens + shared.token_bytes * tokens;
   shared.sums = shared.zeros + kGemvStep * 128;
-  shared.sum_bytes = records * (group >= 64 ? 1 : 64 / group) * 4 + 16;
-  shared.partials = shared.sums + shared.sum_bytes * kernel_tokens;
-  shared.bytes = shared.partials + kernel_tokens * kGemvPartialRow * 4;
+  shared.sum_bytes = records * 64 / format.group * 4 + 16;
+  shared.bytes = shared.sums + shared.sum_bytes * tokens;
   return shared;
 }
 
@@ -89,11 +112,11 @@ struct GemvLaunch {
   int shared_bytes = 0;
 };
 
-constexpr GemvLaunch gemv_launch(int tokens, int kernel_tokens, int padded_rows, int panels, int group, bool table) {
+constexpr GemvLaunch gemv_launch(int tokens, int kernel_tokens, int padded_rows, int panels, const GemvFormat& format) {
   GemvLaunch launch;
   launch.row_blocks = padded_rows / kGemvRows;
-  launch.slices = gemv_slices(panels, launch.row_blocks);
-  launch.shared_bytes = gemv_shared(panels, launch.slices, tokens, kernel_tokens, group, table).bytes;
+  launch.slices = gemv_slices(panels, launch.row_blocks, kernel_tokens);
+  launch.shared_bytes = gemv_shared(panels, launch.slices, tokens, kernel_tokens, format).bytes;
   return launch;
 }
 

@@ -3,16 +3,16 @@
 
 namespace octalane::cuda {
 
-#define OCTALANE_GEMV(code, group, tokens, held)                                \
+#define OCTALANE_GEMV(code, group, tokens)                                      \
   extern "C" __global__ void __launch_bounds__(kGemvThreads, 2)                 \
       gemv_##code##_##group##_##tokens(const __grid_constant__ GemvArgs args) { \
-    gemv<Code::code, 64 / group, tokens, held>(args);                           \
+    gemv<Code::code, 64 / group, tokens>(args);                                 \
   }
 #define OCTALANE_GEMVS(code, group) \
-  OCTALANE_GEMV(code, group, 1, 64) \
-  OCTALANE_GEMV(code, group, 4, 64) \
-  OCTALANE_GEMV(code, group, 8, 64) \
-  OCTALANE_GEMV(code, group, 16, 48)
+  OCTALANE_GEMV(code, group, 1)     \
+  OCTALANE_GEMV(code, group, 4)     \
+  OCTALANE_GEMV(code, group, 8)     \
+  OCTALANE_GEMV(code, group, 16)
 OCTALANE_GEMVS(nibble, 16)
 OCTALANE_GEMVS(nibble, 32)
 OCTALANE_GEMVS(nibble, 64)

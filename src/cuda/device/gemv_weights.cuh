@@ -1,6 +1,7 @@
-// What a thread of the kernels for few tokens holds of the weights, and how it becomes operands.
+// The weights of the kernels for few tokens: how a warp has them come, and how codes become operands.
 #pragma once
 
+#include "cuda/device/async.cuh"
 #include "cuda/device/decode.cuh"
 #include "cuda/device/instructions.cuh"
 #include "cuda/gemv_args.h"
@@ -11,103 +12,159 @@ constexpr __host__ __device__ bool has_bias(ScaleWords kind) {
   return kind == ScaleWords::pair_f16 || kind == ScaleWords::pair_bf16 || kind == ScaleWords::nested;
 }
 
-/// `Words` of a row of a record, `Tokens` at most, `Held` registers for what has not been multiplied yet.
+/// `Words` of a row of a record, `Tokens` at most. A unit is kGemvStep records: 256 columns of a warp's 16 rows.
 ///
 /// An instruction has eight columns. Where tokens are fewer, a column is a token of one of kParts groups: what the
-/// others have of an instruction's columns of K is zero, and the sums of kParts groups come out beside each other, each
-/// for the thread that knows its scale. So the work of scales is shared by the lanes instead of repeated.
-template <Code kCodeOf, ScaleWords kKindOf, int Words, int Tokens, int Held>
+/// others have of an instruction's columns of K is zero, and the sums of a set of kParts groups come out beside each
+/// other, each for the thread that knows its scale. So the work of scales is shared by the lanes instead of repeated.
+template <Code kCodeOf, ScaleWords kKindOf, int Words, int Tokens>
 struct GemvShape {
   static constexpr Code kCode = kCodeOf;
   static constexpr ScaleWords kKind = kKindOf;
   static constexpr int kWords = Words, kGroup = kRecordCols / Words, kQuads = kGroup / 16;
   static constexpr int kTokens = Tokens, kTiles = Tokens > 8 ? Tokens / 8 : 1;
   static constexpr int kParts = Tokens == 1 ? (Words == 1 ? 4 : 8) : Tokens == 4 ? 2 : 1;
-  /// A unit is what one turn multiplies: records, and in them sets of kParts groups.
-  static constexpr int kRecords = kParts > Words ? kParts / Words : 1, kSets = kRecords * Words / kParts;
-  static_assert(kRecords <= kGemvStep);
+  static constexpr int kSets = kGemvStep * Words / kParts, kSetQuads = kParts * kQuads;
+  /// Instructions that wait for each other would take longer than the weights: sums of a set are some independent ones.
+  static constexpr int kChains = kSetQuads > 8 ? 4 : kSetQuads > 2 ? 2 : 1;
   /// Sums of tokens are needed: weights have a bias, or codes a zero.
   static constexpr bool kSums = kCode != Code::table || has_bias(kKind);
+  static constexpr bool kNested = kKind == ScaleWords::nested;
 
-  static constexpr int kCodeWords = code_bits(kCode), kWordBytes = word_bytes(kKind);
+  static constexpr int kWordBytes = word_bytes(kKind), kRowBytes = Words * kWordBytes;
   static constexpr int kCodeBytes = kRecordRows * kRecordCols * code_bits(kCode) / 8;
-  static constexpr int kRowBytes = Words * kWordBytes, kRecordBytes = kCodeBytes + kRecordRows * kRowBytes;
-  /// Scale words of a thread, row and unit: of one token each of the two groups of its columns, else a word a set.
-  static constexpr int kHeldWords = Tokens == 1 ? 2 : kSets;
-  static constexpr bool kTogether = Tokens == 1 ? Words > 1 : Tokens >= 8;  ///< they lie together
-  static constexpr int kHeldBytes = kHeldWords * kWordBytes;
-  static constexpr int kWordRegisters = kTogether ? (kHeldBytes + 3) / 4 : kHeldWords;
-  static constexpr int kRegisters = kRecords * kCodeWords + 2 * kWordRegisters + (kKind == ScaleWords::nested ? 2 : 0);
-  static constexpr int kDepth = Held < 2 * kRegisters ? 2 : Held > 8 * kRegisters ? 8 : Held / kRegisters;
+  static constexpr int kRecordBytes = kCodeBytes + kRecordRows * kRowBytes;
+  // Of a warp and unit: codes [record][j][lane] 16 bytes, scale words [record][row], super-group scales [row].
+  static constexpr int kWarpCodes = kCodeBytes / 4, kWarpWords = 16 * kRowBytes;
+  static constexpr int kWordsAt = kGemvStep * kWarpCodes, kSupersAt = kWordsAt + kGemvStep * kWarpWords;
+  static constexpr __host__ __device__ GemvFormat format() {
+    return {code_bits(kCode), kGroup, kWordBytes, kCode == Code::table};
+  }
+  static constexpr int kUnitBytes = kSupersAt + (kNested ? 64 : 0),
+                       kUnits = gemv_units(code_bits(kCode), kCode == Code::table, Tokens);
 };
 
-/// What a thread holds of a unit: rows r and r + 8.
+/// A warp's units on their way: each thread copies for the warp, into slots that go round.
 template <class S>
-struct GemvUnit {
-  uint32_t codes[S::kRecords][S::kCodeWords / 4][4];
-  uint32_t words[2][S::kWordRegisters];
-  uint32_t supers[2];
-
-  /// `codes_at` is this thread's, of the unit's first record; `words_at` the first of its scale words, `supers_at`
-  /// likewise. Of a unit of several records `records` are there: what the others have is not multiplied.
-  __device__ __forceinline__ void load(const uint8_t* codes_at, const uint8_t* words_at, const uint32_t* supers_at,
-                                       int records) {
-#pragma unroll
-    for (int r = 0; r < S::kRecords; ++r) {
-      if (S::kRecords > 1 && r >= records) break;
-#pragma unroll
-      for (int j = 0; j < S::kCodeWords / 4; ++j) stream(codes_at + r * S::kRecordBytes + j * 2048, codes[r][j]);
-    }
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      const uint8_t* const at = words_at + h * 8 * S::kRowBytes;
-      const int first = first_record();
-      if constexpr (S::kTogether) {
-        if (S::kRecords > 1 && first >= records) {
-#pragma unroll
-          for (int i = 0; i < S::kWordRegisters; ++i) words[h][i] = 0;
-        } else if constexpr (S::kHeldBytes == 2) {
-          words[h][0] = stream_16(at);
-        } else {
-          stream(at, words[h]);
-        }
-      } else {
-#pragma unroll
-        for (int i = 0; i < S::kHeldWords; ++i) {
-          // Of one token groups are records; else sets of a record follow each other.
-          const int offset = S::kTokens == 1 ? i * S::kRecordBytes : i * S::kParts * S::kWordBytes;
-          const bool there = S::kRecords == 1 || first + (S::kTokens == 1 ? i : 0) < min(records, S::kRecords);
-          words[h][i] = !there ? 0 : S::kWordBytes == 2 ? stream_16(at + offset) : stream_32(at + offset);
-        }
-      }
-      if constexpr (S::kKind == ScaleWords::nested) supers[h] = cached_32(supers_at + h * 8);
-    }
+class GemvWeights {
+ public:
+  /// `records`: of the slice, from `begin` on. `ring` is the warp's, in shared memory.
+  __device__ __forceinline__ GemvWeights(const GemvArgs& args, uint32_t ring, int begin, int records)
+      : slots_(ring), at_(ring), missing_(-records) {
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const int64_t block = int64_t{blockIdx.y} * 2 + warp / 4;  // of 64 rows
+    const uint8_t* const record = args.records + (block * args.panels * 2 + begin) * S::kRecordBytes;
+    codes_ = record + (warp % 4 * 32 + lane) * 16;
+    words_ = record + S::kCodeBytes + warp % 4 * S::kWarpWords + lane / S::kRowBytes * S::kRecordBytes +
+             lane % S::kRowBytes * 16;
+    if constexpr (S::kNested)
+      supers_ = args.supers + (block * ((args.panels + 1) / 2) + begin / kGemvStep) * 64 + warp % 4 * 16 + lane % 4 * 4;
   }
 
-  /// Of a unit, the record where a thread's scale words begin, and the first of them there. A lane's columns 2c and
-  /// 2c + 1 are, of one token, groups; of four, tokens of group c / 2 of the set.
-  static __device__ __forceinline__ int first_record() { return first_group() / S::kWords; }
-  static __device__ __forceinline__ int first_word() { return first_group() % S::kWords; }
-
-  __device__ __forceinline__ Scale scale(int h, int word, int zero) const {
-    uint32_t bits;
-    if constexpr (!S::kTogether || S::kWordBytes == 4)
-      bits = words[h][word];
-    else
-      bits = words[h][word / 2] >> word % 2 * 16;
-    constexpr bool kBf16 = S::kKind == ScaleWords::pair_bf16 || S::kKind == ScaleWords::single_bf16;
-    Scale scale =
-        exact_scale<form_of(S::kKind)>(bits, kBf16, super_scale(S::kKind == ScaleWords::nested ? supers[h] : 0));
-    if constexpr (S::kCode != Code::table) scale.bias = fmaf(scale.scale, static_cast<float>(-zero), scale.bias);
-    return scale;
+  /// Begins with as many units as there are slots.
+  __device__ __forceinline__ void begin() {
+#pragma unroll
+    for (int i = 0; i < S::kUnits; ++i) begin_next(slots_ + i * S::kUnitBytes);
+  }
+  /// Waits for the oldest unit, which lies at slot().
+  __device__ __forceinline__ void wait() const {
+    copies_wait<S::kUnits - 1>();
+    __syncwarp();
+  }
+  __device__ __forceinline__ uint32_t slot() const { return at_; }
+  /// Done with the unit: its slot takes another.
+  __device__ __forceinline__ void next() {
+    __syncwarp();
+    begin_next(at_);
+    at_ = at_ == slots_ + (S::kUnits - 1) * S::kUnitBytes ? slots_ : at_ + S::kUnitBytes;
   }
 
  private:
-  static __device__ __forceinline__ int first_group() {
-    const int c = threadIdx.x % 4;
-    if constexpr (S::kTokens == 1) return 2 * c;
-    if constexpr (S::kTokens == 4) return c / 2;
-    return 0;
+  /// Begins to copy the next unit into the slot that comes up; nothing behind the last, but it counts.
+  __device__ __forceinline__ void begin_next(uint32_t slot) {
+    const int lane = threadIdx.x % 32;
+    if (missing_ < 0) {
+#pragma unroll
+      for (int r = 0; r < kGemvStep; ++r) {
+        // What a last unit does not have meets tokens that are zero.
+        if (r > 1 && missing_ + r >= 0) break;  // records come in pairs
+#pragma unroll
+        for (int j = 0; j < S::kWarpCodes / 512; ++j)
+          copy_16(slot + r * S::kWarpCodes + j * 512 + lane * 16, codes_ + r * S::kRecordBytes + j * 2048);
+      }
+#pragma unroll
+      for (int i = 0; i < kGemvStep * S::kRowBytes; i += 32) {
+        const int chunk = i + lane;
+        if (chunk < kGemvStep * S::kRowBytes)
+          copy_16(slot + S::kWordsAt + chunk * 16, words_ + i / S::kRowBytes * S::kRecordBytes,
+                  missing_ + chunk / S::kRowBytes < 0);
+      }
+      if constexpr (S::kNested) {
+        if (lane < 4) copy_16(slot + S::kSupersAt + lane * 16, supers_);
+        supers_ += 64;
+      }
+      codes_ += kGemvStep * S::kRecordBytes, words_ += kGemvStep * S::kRecordBytes;
+    }
+    missing_ += kGemvStep;
+    copies_commit();
+  }
+
+  uint32_t slots_, at_;
+  int missing_;  ///< records behind the last of what is copied next, less than 0 as long as there are some
+  const uint8_t *codes_, *words_;
+  const uint32_t* supers_;
+};
+
+/// The scales of a thread's columns 2c and 2c + 1, rows r and r + 8, in a unit. Of one token columns are groups, of
+/// four tokens of group c / 2 of a set, else tokens.
+template <class S>
+struct GemvScales {
+  uint32_t at, supers_at;  ///< this thread's, of the unit
+  Scale supers[2];
+  float minus_zero;
+
+  __device__ __forceinline__ GemvScales(uint32_t slot, int zero) : minus_zero(static_cast<float>(-zero)) {
+    const int lane = threadIdx.x % 32, g = lane / 4, c = lane % 4;
+    const int group = S::kTokens == 1 ? 2 * c % S::kParts : 2 * c / S::kTokens;
+    at = slot + S::kWordsAt + g * S::kRowBytes + group / S::kWords * S::kWarpWords + group % S::kWords * S::kWordBytes;
+    if constexpr (S::kNested) {
+#pragma unroll
+      for (int h = 0; h < 2; ++h) supers[h] = super_scale(shared_32(slot + S::kSupersAt + g * 4 + h * 32));
+    }
+  }
+
+  /// Of a set of groups, column 2c + i.
+  __device__ __forceinline__ void load(int set, Scale (&scale)[2][2]) const {
+    const int group = set * S::kParts;  // the lane's own is in `at`
+    const uint32_t from = at + group / S::kWords * S::kWarpWords + group % S::kWords * S::kWordBytes;
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const uint32_t row = from + h * 8 * S::kRowBytes;
+      uint32_t words[2];
+      if constexpr (S::kTokens == 1 && S::kWords == 1) {
+        words[0] = word(row), words[1] = word(row + S::kWarpWords);
+      } else if constexpr (S::kTokens == 1 && S::kWordBytes == 4) {
+        const uint2 both = shared_64(row);
+        words[0] = both.x, words[1] = both.y;
+      } else if constexpr (S::kTokens == 1) {
+        words[0] = shared_32(row), words[1] = words[0] >> 16;
+      } else {
+        words[0] = word(row);
+      }
+#pragma unroll
+      for (int i = 0; i < 2; ++i) scale[h][i] = S::kTokens > 1 && i == 1 ? scale[h][0] : decode(words[i], h);
+    }
+  }
+
+ private:
+  static __device__ __forceinline__ uint32_t word(uint32_t from) {
+    return S::kWordBytes == 4 ? shared_32(from) : shared_16(from);
+  }
+  __device__ __forceinline__ Scale decode(uint32_t word, int h) const {
+    constexpr bool kBf16 = S::kKind == ScaleWords::pair_bf16 || S::kKind == ScaleWords::single_bf16;
+    Scale scale = exact_scale<form_of(S::kKind)>(word, kBf16, supers[h]);
+    if constexpr (S::kCode != Code::table) scale.bias = fmaf(scale.scale, minus_zero, scale.bias);
+    return scale;
   }
 };
 

@@ -49,7 +49,7 @@ Expected<std::vector<double>> token(const cuda::Stream& stream, const CheckedPro
         continue;
       }
       const cuda::Code code = product.form.code;
-      const int64_t at = k / 32 * 32 + cuda::f16_position(static_cast<int>(k % 32), code);
+      const int64_t at = k / 32 * 32 + cuda::f16_position(static_cast<int>(k % 32));
       value = std::ldexp(double{f16_to_f32(bits[static_cast<size_t>(at)])} * scale[0], -cuda::kF16Exponent);
       if (k / 16 % 2 == 1) value /= cuda::f16_second_scale(code);
     }

@@ -33,12 +33,12 @@ const char* code_name(Code code) { return code == Code::nibble ? "nibble" : code
 
 int panels_of(const Records& weights) { return static_cast<int>(weights.padded_cols / kPanelCols); }
 
-int slices_of(const GemvKernel& kernel, const Records& weights) {
-  return gemv_slices(panels_of(weights), static_cast<int>(weights.padded_rows / kGemvRows), kernel.tokens);
+GemvSplit split_of(const Records& weights, int kernel_tokens) {
+  return gemv_split(panels_of(weights), static_cast<int>(weights.padded_rows), kernel_tokens);
 }
 
 GemvFormat format_of(const GemvKernel& kernel, const Records& weights) {
-  return {code_bits(kernel.code), kernel.group, weights.layout.word_bytes, kernel.code == Code::table};
+  return {code_bits(kernel.code), kernel.group, weights.layout.word_bytes};
 }
 
 int group_of(const Records& weights) { return kRecordCols / weights.layout.words; }
@@ -48,19 +48,21 @@ int group_of(const Records& weights) { return kRecordCols / weights.layout.words
 std::span<const GemvKernel> gemv_kernels() { return kKernels; }
 
 StagingForm staging_form(const GemvKernel& kernel) {
-  return {.element = StagedElement::f16, .group = kernel.group, .code = kernel.code};
+  // Levels of tables are bytes too by the time that they meet tokens.
+  const Code code = kernel.code == Code::nibble ? Code::nibble : Code::byte;
+  return {.element = StagedElement::f16, .group = kernel.group, .code = code};
 }
 
 std::string name(const GemvKernel& kernel) {
-  return fmt::format("bf16_gemv_{}x{}x{}_cuda-{}-g{}", kGemvRows, kernel.tokens, kRecordCols, code_name(kernel.code),
-                     kernel.group);
+  return fmt::format("bf16_gemv_{}x{}x{}_cuda-{}-g{}", gemv_rows(kernel.tokens), kernel.tokens, kRecordCols,
+                     code_name(kernel.code), kernel.group);
 }
 
 int tokens_at_once(const GemvKernel& kernel, const Records& weights, const DeviceInfo& device) {
   int tokens = kernel.tokens;
-  while (tokens > 0 &&
-         gemv_shared(panels_of(weights), slices_of(kernel, weights), tokens, kernel.tokens, format_of(kernel, weights))
-                 .bytes > device.shared_bytes_per_block) {
+  while (tokens > 0 && gemv_shared(panels_of(weights), split_of(weights, kernel.tokens), tokens, kernel.tokens,
+                                   format_of(kernel, weights))
+                               .bytes > device.shared_bytes_per_block) {
     --tokens;
   }
   return tokens;
@@ -82,8 +84,8 @@ std::string why_not(const GemvKernel& kernel, const Records& weights, const Devi
                        weights.group);
   }
   if (weights.scales == ScaleWords::nested && kernel.group == 64) return "nested scales need groups of 16 or 32";
-  if (weights.padded_rows / kGemvRows > kMostRowBlocks) {
-    return fmt::format("wanted at most {} rows, got {}", kMostRowBlocks * kGemvRows, weights.rows);
+  if (weights.padded_rows / gemv_rows(kernel.tokens) > kMostRowBlocks) {
+    return fmt::format("wanted at most {} rows, got {}", kMostRowBlocks * gemv_rows(kernel.tokens), weights.rows);
   }
   if (tokens_at_once(kernel, weights, device) > 0) return {};
   return fmt::format("the parts of a token of {} columns do not fit {} bytes of shared memory", weights.cols,
@@ -92,8 +94,12 @@ std::string why_not(const GemvKernel& kernel, const Records& weights, const Devi
 
 int64_t partial_bytes(const Records& weights, int64_t tokens, const DeviceInfo& device) {
   if (device.capability >= kCapabilityOfClusters) return 0;
-  return gemv_slices(panels_of(weights), static_cast<int>(weights.padded_rows / kGemvRows), kGemvTokens) *
-         std::min<int64_t>(tokens, kGemvTokens) * weights.padded_rows * 4;
+  int64_t most = 0;
+  for (const int kernel_tokens : {1, 4, 8, 16}) {
+    const int slices = split_of(weights, kernel_tokens).slices;
+    if (slices > 1) most = std::max(most, slices * std::min<int64_t>(tokens, kernel_tokens) * weights.padded_rows * 4);
+  }
+  return most;
 }
 
 Expected<Gemvs> Gemvs::load(const Session& session) {
@@ -120,7 +126,7 @@ Status Gemvs::multiply(const GemvKernel& kernel, const DeviceWeights& weights, c
     return fail("cuda: {}: {}", name(kernel), why);
   }
   if (!y.f32) return fail("cuda: {}: wanted an output of fp32, got bfloat16", name(kernel));
-  if (partials == 0 && device.capability < kCapabilityOfClusters) {
+  if (partials == 0 && partial_bytes(weights.about(), x.tokens, device) > 0) {
     return fail("cuda: {}: wanted memory for partial sums, as the device has no clusters, got none", name(kernel));
   }
   const int most = tokens_at_once(kernel, weights.about(), device);
@@ -149,22 +155,26 @@ Status Gemvs::launch(const GemvKernel& kernel, const DeviceWeights& weights, con
   args.rows = static_cast<int32_t>(about.rows);
   args.padded_rows = static_cast<int32_t>(about.padded_rows);
   args.panels = panels_of(about);
-  args.slices = slices_of(kernel, about);
   args.scale_words = static_cast<int32_t>(about.scales);
   args.zero = about.zero;
   std::memcpy(args.table, about.table.data(), sizeof args.table);
   const GemvLaunch launch =
       gemv_launch(part.tokens, kernel.tokens, args.padded_rows, args.panels, format_of(kernel, about));
-  const Grid grid{.blocks = launch.slices,
-                  .threads = kGemvThreads,
+  const int slices = launch.split.slices;
+  args.slices = slices;
+  args.warps = launch.split.warps;
+  const Grid grid{.blocks = slices,
+                  .threads = launch.threads,
                   .shared_bytes = launch.shared_bytes,
-                  .cluster = partials == 0 ? launch.slices : 1,
+                  .cluster = partials == 0 ? slices : 1,
                   .blocks_y = launch.row_blocks,
                   .early = session_->device().capability >= 90};
   const auto index = static_cast<size_t>(&kernel - gemv_kernels().data());
-  if (const Status s = session_->enqueue(functions_[index], grid, stream, args); !s || partials == 0) return s;
-  const Grid rows{
-      .blocks = (args.rows + kGemvThreads - 1) / kGemvThreads, .threads = kGemvThreads, .blocks_y = part.tokens};
+  const Status done = session_->enqueue(functions_[index], grid, stream, args);
+  if (!done || partials == 0 || slices == 1) return done;
+  const Grid rows{.blocks = (args.rows + kGemvSumThreads - 1) / kGemvSumThreads,
+                  .threads = kGemvSumThreads,
+                  .blocks_y = part.tokens};
   return session_->enqueue(sum_, rows, stream, args);
 }
 

@@ -82,8 +82,7 @@ StagingForm staging_form(StagedType staged, int group) {
 std::string name(const StagingForm& form) {
   if (form.element == StagedElement::bf16) return "bf16";
   if (form.element == StagedElement::f16) {
-    const char* const codes[] = {"nibbles", "tables", "bytes"};
-    return fmt::format("f16 for {} by {}", codes[static_cast<int>(form.code)], form.group);
+    return fmt::format("f16 for {} by {}", form.code == Code::nibble ? "nibbles" : "bytes", form.group);
   }
   const char* const element = form.element == StagedElement::s8 ? "s8" : "e4m3";
   if (form.group == 0) return fmt::format("{} by row", element);

@@ -179,10 +179,8 @@ __device__ __forceinline__ void store_f16(const ActivationArgs& args, int column
 #pragma unroll
   for (int quad = 0; quad < 2; ++quad) {
     const float* const from = scaled + 4 * quad;
-    const bool neighbours = code == Code::table;
-    const float second_value = neighbours ? from[1] : from[2], third = neighbours ? from[2] : from[1];
-    *reinterpret_cast<uint2*>(to + f16_position(column % 32 + 4 * quad, code)) = {
-        pack_f16(from[0] * more, second_value * more), pack_f16(third * more, from[3] * more)};
+    *reinterpret_cast<uint2*>(to + f16_position(column % 32 + 4 * quad)) = {pack_f16(from[0] * more, from[2] * more),
+                                                                            pack_f16(from[1] * more, from[3] * more)};
   }
 }
 

@@ -3,10 +3,12 @@
 
 namespace octalane::cuda {
 
-#define OCTALANE_GEMV(code, group, tokens)                                      \
-  extern "C" __global__ void __launch_bounds__(kGemvThreads, 2)                 \
-      gemv_##code##_##group##_##tokens(const __grid_constant__ GemvArgs args) { \
-    gemv<Code::code, 64 / group, tokens>(args);                                 \
+#define OCTALANE_GEMV(code, group, tokens)                                                   \
+  extern "C" __global__ void __launch_bounds__(gemv_most_threads(tokens), tokens == 1   ? 3  \
+                                                                          : tokens == 4 ? 2  \
+                                                                                        : 1) \
+      gemv_##code##_##group##_##tokens(const __grid_constant__ GemvArgs args) {              \
+    gemv<Code::code, 64 / group, tokens>(args);                                              \
   }
 #define OCTALANE_GEMVS(code, group) \
   OCTALANE_GEMV(code, group, 1)     \
@@ -24,9 +26,9 @@ OCTALANE_GEMVS(byte, 32)
 OCTALANE_GEMVS(byte, 64)
 
 /// y = the sum of the slices that the others left.
-extern "C" __global__ void __launch_bounds__(kGemvThreads) gemv_sum(const __grid_constant__ GemvArgs args) {
+extern "C" __global__ void __launch_bounds__(kGemvSumThreads) gemv_sum(const __grid_constant__ GemvArgs args) {
   wait_for_previous();
-  const int n = static_cast<int>(blockIdx.x) * kGemvThreads + static_cast<int>(threadIdx.x), token = blockIdx.y;
+  const int n = static_cast<int>(blockIdx.x) * kGemvSumThreads + static_cast<int>(threadIdx.x), token = blockIdx.y;
   if (n >= args.rows) return;
   const float* from = args.partials + static_cast<int64_t>(token) * args.padded_rows + n;
   const int64_t slice = static_cast<int64_t>(args.tokens) * args.padded_rows;

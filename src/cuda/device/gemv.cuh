@@ -1,7 +1,7 @@
 // y[tokens, rows] = x W^T for few tokens, straight from the records. What counts is that the weights' bytes never stop
-// coming; so each warp is on its own: it has 16 rows of a slice of the columns, whose codes and scales it copies to its
-// own slots in shared memory, several units of 256 columns ahead (gemv_units) and the first of them before the tokens
-// are waited for. A block takes half of a multiprocessor at most: one of the next kernel begins beside it.
+// coming, and to all multiprocessors alike; so each warp is on its own: it has 16 rows of some of the columns, whose
+// codes and scales it copies to its own slots in shared memory, some units of 256 columns ahead (gemv_units) and the
+// first of them before the tokens are waited for.
 //
 // Codes are the left operand of mma.sync, as exact integers in binary16; tokens the eight columns of the right one, as
 // stage_f16 left them: exact but for values 2^28 times smaller than a token's largest. The sum of a scale group is
@@ -15,12 +15,12 @@ namespace octalane::cuda {
 
 /// The block's columns of all tokens, and their sums; all threads wait for them.
 template <class S>
-__device__ __forceinline__ void copy_tokens(const GemvArgs& args, const GemvShared& at, uint8_t* shared, int first,
-                                            int records) {
-  const int cols = gemv_cols(args.panels), steps = (records + kGemvStep - 1) / kGemvStep;
+__device__ __forceinline__ void copy_tokens(const GemvArgs& args, const GemvShared& at, uint8_t* shared, int begin,
+                                            int end) {
+  const int cols = gemv_cols(args.panels), first = begin * kGemvStep, records = (end - begin) * kGemvStep;
   const auto* x = reinterpret_cast<const uint8_t*>(args.x + first * kRecordCols);
   const auto* sums = reinterpret_cast<const uint8_t*>(args.x_sums + first * S::kWords);
-  const int x_bytes = steps * kGemvStep * kRecordCols * 2, sum_bytes = S::kSums ? steps * kGemvStep * S::kWords * 4 : 0;
+  const int x_bytes = records * kRecordCols * 2, sum_bytes = records * S::kWords * 4;
   const int64_t x_stride = int64_t{2} * cols, sum_stride = int64_t{4} * (cols / S::kGroup);
 #if __CUDA_ARCH__ >= 900
   const uint32_t base = shared_address(shared);  // where the barrier lies
@@ -28,13 +28,13 @@ __device__ __forceinline__ void copy_tokens(const GemvArgs& args, const GemvShar
     barrier_expect(base, args.tokens * (x_bytes + sum_bytes));
     for (int token = 0; token < args.tokens; ++token) {
       copy_bytes(base + at.tokens + token * at.token_bytes, x + token * x_stride, x_bytes, base);
-      if (S::kSums) copy_bytes(base + at.sums + token * at.sum_bytes, sums + token * sum_stride, sum_bytes, base);
+      copy_bytes(base + at.sums + token * at.sum_bytes, sums + token * sum_stride, sum_bytes, base);
     }
   }
   barrier_wait(base, 0);
 #else
   const auto copy = [&](uint8_t* to, const uint8_t* from, int bytes) {
-    for (int i = threadIdx.x * 16; i < bytes; i += kGemvThreads * 16)
+    for (int i = threadIdx.x * 16; i < bytes; i += static_cast<int>(blockDim.x) * 16)
       *reinterpret_cast<uint4*>(to + i) = *reinterpret_cast<const uint4*>(from + i);
   };
   for (int token = 0; token < args.tokens; ++token) {
@@ -52,14 +52,16 @@ struct GemvTokens {
   uint32_t at[S::kTiles];
   uint32_t zeros, mine[S::kParts];  ///< all bits for the column's group
 
-  __device__ __forceinline__ GemvTokens(const GemvArgs& args, const GemvShared& shared_at, const uint8_t* shared) {
+  /// From a step of the block's on.
+  __device__ __forceinline__ GemvTokens(const GemvArgs& args, const GemvShared& shared_at, const uint8_t* shared,
+                                        int step) {
     const int lane = threadIdx.x % 32, column = lane / 4;
     const uint32_t base = shared_address(shared) + lane % 4 * 16;
 #pragma unroll
     for (int t = 0; t < S::kTiles; ++t) {
       // The results of tokens that there are not are not used: whatever their operands are.
       const int token = min(S::kTokens < 8 ? column % S::kTokens : t * 8 + column, args.tokens - 1);
-      at[t] = base + shared_at.tokens + token * shared_at.token_bytes;
+      at[t] = base + shared_at.tokens + token * shared_at.token_bytes + step * (kGemvStep * kRecordCols * 2);
     }
     zeros = base + shared_at.zeros;
 #pragma unroll
@@ -80,7 +82,8 @@ template <class S>
 struct GemvSums {
   uint32_t at[S::kTiles][2];
 
-  __device__ __forceinline__ GemvSums(const GemvArgs& args, const GemvShared& shared_at, const uint8_t* shared) {
+  __device__ __forceinline__ GemvSums(const GemvArgs& args, const GemvShared& shared_at, const uint8_t* shared,
+                                      int step) {
     const int c = threadIdx.x % 4;
     const uint32_t base = shared_address(shared) + shared_at.sums;
 #pragma unroll
@@ -89,7 +92,7 @@ struct GemvSums {
       for (int i = 0; i < 2; ++i) {
         const int token = min((t * 8 + 2 * c + i) % S::kTokens, args.tokens - 1);
         const int group = S::kTokens == 1 ? 2 * c % S::kParts : 2 * c / S::kTokens;
-        at[t][i] = base + token * shared_at.sum_bytes + group * 4;
+        at[t][i] = base + token * shared_at.sum_bytes + (step * (kGemvStep * S::kWords) + group) * 4;
       }
     }
   }
@@ -155,8 +158,7 @@ __device__ __forceinline__ void multiply(uint32_t slot, const Levels<S::kCode>& 
       scales.load(quad / S::kSetQuads, scale);
 #pragma unroll
       for (int t = 0; t < S::kTiles; ++t) {
-        float2 sum{0, 0};
-        if constexpr (S::kSums) sum = sums.load(t, quad / S::kSetQuads);
+        const float2 sum = sums.load(t, quad / S::kSetQuads);
 #pragma unroll
         for (int e = 0; e < 4; ++e) {
           float all = set[t][0][e];
@@ -164,7 +166,7 @@ __device__ __forceinline__ void multiply(uint32_t slot, const Levels<S::kCode>& 
           for (int chain = 1; chain < S::kChains; ++chain) all += set[t][chain][e];
           const Scale& by = scale[e / 2][e % 2];
           totals[t][e] = fmaf(by.scale, all, totals[t][e]);
-          if constexpr (S::kSums) totals[t][e] = fmaf(by.bias, e % 2 == 0 ? sum.x : sum.y, totals[t][e]);
+          totals[t][e] = fmaf(by.bias, e % 2 == 0 ? sum.x : sum.y, totals[t][e]);
         }
       }
     }
@@ -198,45 +200,58 @@ __device__ __forceinline__ void join_columns(const float (&scales)[S::kTiles][2]
   }
 }
 
-/// Adds the slices up, in their order: in shared memory of the cluster, each block a part of the rows; or leaves them
-/// to gemv_sum.
+/// Adds up what warps and slices have, in the order of columns: in shared memory of the block or cluster, each block a
+/// part of the rows; or leaves the slices to gemv_sum.
 template <class S>
-__device__ __forceinline__ void add_slices(const GemvArgs& args, const GemvShared& at, uint8_t* shared,
-                                           const float (&totals)[S::kTiles][4]) {
-  const int lane = threadIdx.x % 32, slice = blockIdx.x, slices = gridDim.x;
-  const int row = static_cast<int>(threadIdx.x) / 32 * 16 + lane / 4, first = static_cast<int>(blockIdx.y) * kGemvRows;
-  const auto each = [&](auto use) {
+__device__ __forceinline__ void add_parts(const GemvArgs& args, const GemvShared& at, uint8_t* shared,
+                                          const float (&totals)[S::kTiles][4]) {
+  constexpr int kRow = gemv_partial_row(S::kTokens), kWarp = kRow * S::kTokens;
+  const int thread = threadIdx.x, lane = thread % 32, warp = thread / 32, slice = blockIdx.x, slices = gridDim.x;
+  const int first = static_cast<int>(blockIdx.y) * S::kRows;
+  auto* const partials = reinterpret_cast<float*>(shared + at.units);
+  __syncthreads();  // units of all warps have been read
 #pragma unroll
-    for (int t = 0; t < S::kTiles; ++t) {
+  for (int t = 0; t < S::kTiles; ++t) {
 #pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        const int token = t * 8 + lane % 4 * 2 + e % 2, n = row + e / 2 * 8;
-        if (token < S::kTokens && token < args.tokens) use(token, n, totals[t][e]);
-      }
+    for (int e = 0; e < 4; ++e) {
+      const int token = t * 8 + lane % 4 * 2 + e % 2, n = warp % S::kRowWarps * kGemvWarpRows + lane / 4 + e / 2 * 8;
+      if (token < S::kTokens && token < args.tokens)
+        partials[warp / S::kRowWarps * kWarp + token * kRow + n] = totals[t][e];
     }
+  }
+  const auto of_block = [&](int token, int n) {
+    float sum = partials[token * kRow + n];
+    for (int w = 1; w < args.warps; ++w) sum += partials[w * kWarp + token * kRow + n];
+    return sum;
   };
   const auto store = [&](int token, int n, float value) {
     if (first + n < args.rows) args.y[token * args.y_stride + first + n] = value;
   };
-  if (args.partials != nullptr) {
-    each([&](int token, int n, float value) {
-      args.partials[(static_cast<int64_t>(slice) * args.tokens + token) * args.padded_rows + first + n] = value;
-    });
+  if (slices == 1 || args.partials != nullptr) {
+    __syncthreads();
+    for (int i = thread; i < S::kRows * args.tokens; i += blockDim.x) {
+      const int token = i / S::kRows, n = i % S::kRows;
+      const float sum = of_block(token, n);
+      if (slices == 1)
+        store(token, n, sum);
+      else
+        args.partials[(static_cast<int64_t>(slice) * args.tokens + token) * args.padded_rows + first + n] = sum;
+    }
     return;
   }
-  if (slices == 1) return each(store);
 #if __CUDA_ARCH__ >= 900
-  auto* const partials = reinterpret_cast<float*>(shared + at.units);
-  __syncthreads();  // units of all warps have been read
-  each([&](int token, int n, float value) { partials[token * kGemvPartialRow + n] = value; });
   cluster_sync();
-  const int rows = kGemvRows / slices;
-  for (int i = threadIdx.x; i < rows * args.tokens; i += kGemvThreads) {
+  const int rows = S::kRows / slices;
+  for (int i = thread; i < rows * args.tokens; i += blockDim.x) {
     const int token = i / rows, n = slice * rows + i % rows;
-    const uint32_t from = shared_address(partials + token * kGemvPartialRow + n);
-    float part[kGemvSlices];
+    const uint32_t from = shared_address(partials + token * kRow + n);
+    float part[kGemvSlices] = {};
+    for (int w = 0; w < args.warps; ++w) {
 #pragma unroll
-    for (int s = 0; s < kGemvSlices; ++s) part[s] = s < slices ? cluster_f32(from, s) : 0.0f;
+      for (int s = 0; s < kGemvSlices; ++s) {
+        if (s < slices) part[s] += cluster_f32(from + w * kWarp * 4, s);
+      }
+    }
     float sum = part[0];
 #pragma unroll
     for (int s = 1; s < kGemvSlices; ++s) {
@@ -250,12 +265,15 @@ __device__ __forceinline__ void add_slices(const GemvArgs& args, const GemvShare
 
 template <class S>
 __device__ __forceinline__ void gemv(const GemvArgs& args, uint8_t* shared) {
-  const int c = threadIdx.x % 4;
-  const int begin = gemv_first_record(args.panels, blockIdx.x, args.slices);
-  const int records = gemv_first_record(args.panels, blockIdx.x + 1, args.slices) - begin;
-  const GemvShared at = gemv_shared(args.panels, args.slices, args.tokens, S::kTokens, S::format());
+  const int c = threadIdx.x % 4, warp = threadIdx.x / 32;
+  const GemvSplit split{args.slices, args.warps};
+  const int part = static_cast<int>(blockIdx.x) * split.warps, parts = split.slices * split.warps;
+  const int begin = gemv_first_step(args.panels, part, parts), mine = part + warp / S::kRowWarps;
+  const int my_begin = gemv_first_step(args.panels, mine, parts);
+  const int my_end = gemv_first_step(args.panels, mine + 1, parts);
+  const GemvShared at = gemv_shared(args.panels, split, args.tokens, S::kTokens, S::format());
   const uint32_t base = shared_address(shared);
-  GemvWeights<S> weights(args, base + at.units + threadIdx.x / 32 * (S::kUnits * S::kUnitBytes), begin, records);
+  GemvWeights<S> weights(args, base + at.units + warp * (S::kUnits * S::kUnitBytes), my_begin, my_end);
   weights.begin();
   // Weights are constant; only what follows depends on the kernel before.
   let_next_begin();
@@ -265,8 +283,10 @@ __device__ __forceinline__ void gemv(const GemvArgs& args, uint8_t* shared) {
     barrier_init_fence();
   }
 #endif
-  if constexpr (S::kCode == Code::table) fill_table(args, shared + at.table);
-  if (S::kParts > 1 && threadIdx.x < kGemvStep * 8) reinterpret_cast<uint4*>(shared + at.zeros)[threadIdx.x] = {};
+  if constexpr (S::kParts > 1) {
+    if (threadIdx.x < 32) reinterpret_cast<uint4*>(shared + at.zeros)[threadIdx.x] = {};
+    static_assert(kGemvStep * 128 == 32 * 16);
+  }
   __syncthreads();
   wait_for_previous();
   float x_scales[S::kTiles][2];
@@ -275,21 +295,21 @@ __device__ __forceinline__ void gemv(const GemvArgs& args, uint8_t* shared) {
 #pragma unroll
     for (int i = 0; i < 2; ++i) x_scales[t][i] = args.x_scales[min((t * 8 + 2 * c + i) % S::kTokens, args.tokens - 1)];
   }
-  copy_tokens<S>(args, at, shared, begin, records);
+  copy_tokens<S>(args, at, shared, begin, gemv_first_step(args.panels, part + split.warps, parts));
 
-  const Levels<S::kCode> levels(shared + at.table);
-  GemvTokens<S> tokens(args, at, shared);
-  GemvSums<S> sums(args, at, shared);
+  const Levels<S::kCode> levels(args);
+  GemvTokens<S> tokens(args, at, shared, my_begin - begin);
+  GemvSums<S> sums(args, at, shared, my_begin - begin);
   float totals[S::kTiles][4] = {};
 #pragma unroll 1
-  for (int k = 0; k < records; k += kGemvStep) {
+  for (int step = my_begin; step < my_end; ++step) {
     weights.wait();
     multiply<S>(weights.slot(), levels, tokens, sums, args.zero, totals);
     weights.next();
     tokens.next(), sums.next();
   }
   join_columns<S>(x_scales, totals);
-  add_slices<S>(args, at, shared, totals);
+  add_parts<S>(args, at, shared, totals);
 }
 
 template <Code kCode, int Words, int Tokens>

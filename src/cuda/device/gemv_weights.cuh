@@ -8,10 +8,6 @@
 
 namespace octalane::cuda {
 
-constexpr __host__ __device__ bool has_bias(ScaleWords kind) {
-  return kind == ScaleWords::pair_f16 || kind == ScaleWords::pair_bf16 || kind == ScaleWords::nested;
-}
-
 /// `Words` of a row of a record, `Tokens` at most. A unit is kGemvStep records: 256 columns of a warp's 16 rows.
 ///
 /// An instruction has eight columns. Where tokens are fewer, a column is a token of one of kParts groups: what the
@@ -23,12 +19,11 @@ struct GemvShape {
   static constexpr ScaleWords kKind = kKindOf;
   static constexpr int kWords = Words, kGroup = kRecordCols / Words, kQuads = kGroup / 16;
   static constexpr int kTokens = Tokens, kTiles = Tokens > 8 ? Tokens / 8 : 1;
+  static constexpr int kRows = gemv_rows(Tokens), kRowWarps = kRows / kGemvWarpRows;
   static constexpr int kParts = Tokens == 1 ? (Words == 1 ? 4 : 8) : Tokens == 4 ? 2 : 1;
   static constexpr int kSets = kGemvStep * Words / kParts, kSetQuads = kParts * kQuads;
   /// Instructions that wait for each other would take longer than the weights: sums of a set are some independent ones.
   static constexpr int kChains = kSetQuads > 8 ? 4 : kSetQuads > 2 ? 2 : 1;
-  /// Sums of tokens are needed: weights have a bias, or codes a zero.
-  static constexpr bool kSums = kCode != Code::table || has_bias(kKind);
   static constexpr bool kNested = kKind == ScaleWords::nested;
 
   static constexpr int kWordBytes = word_bytes(kKind), kRowBytes = Words * kWordBytes;
@@ -37,28 +32,26 @@ struct GemvShape {
   // Of a warp and unit: codes [record][j][lane] 16 bytes, scale words [record][row], super-group scales [row].
   static constexpr int kWarpCodes = kCodeBytes / 4, kWarpWords = 16 * kRowBytes;
   static constexpr int kWordsAt = kGemvStep * kWarpCodes, kSupersAt = kWordsAt + kGemvStep * kWarpWords;
-  static constexpr __host__ __device__ GemvFormat format() {
-    return {code_bits(kCode), kGroup, kWordBytes, kCode == Code::table};
-  }
-  static constexpr int kUnitBytes = kSupersAt + (kNested ? 64 : 0),
-                       kUnits = gemv_units(code_bits(kCode), kCode == Code::table, Tokens);
+  static constexpr __host__ __device__ GemvFormat format() { return {code_bits(kCode), kGroup, kWordBytes}; }
+  static constexpr int kUnitBytes = kSupersAt + (kNested ? 64 : 0), kUnits = gemv_units(code_bits(kCode), Tokens);
 };
 
 /// A warp's units on their way: each thread copies for the warp, into slots that go round.
 template <class S>
 class GemvWeights {
  public:
-  /// `records`: of the slice, from `begin` on. `ring` is the warp's, in shared memory.
-  __device__ __forceinline__ GemvWeights(const GemvArgs& args, uint32_t ring, int begin, int records)
-      : slots_(ring), at_(ring), missing_(-records) {
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    const int64_t block = int64_t{blockIdx.y} * 2 + warp / 4;  // of 64 rows
-    const uint8_t* const record = args.records + (block * args.panels * 2 + begin) * S::kRecordBytes;
-    codes_ = record + (warp % 4 * 32 + lane) * 16;
-    words_ = record + S::kCodeBytes + warp % 4 * S::kWarpWords + lane / S::kRowBytes * S::kRecordBytes +
+  /// Of the steps from `begin` to `end`. `ring` is the warp's, in shared memory.
+  __device__ __forceinline__ GemvWeights(const GemvArgs& args, uint32_t ring, int begin, int end)
+      : slots_(ring), at_(ring), missing_(begin * kGemvStep - min(end * kGemvStep, args.panels * 2)) {
+    const int lane = threadIdx.x % 32;
+    const int rows = static_cast<int>(blockIdx.y) * S::kRowWarps + static_cast<int>(threadIdx.x) / 32 % S::kRowWarps;
+    const int64_t block = rows / 4;  // of 64 rows
+    const uint8_t* const record = args.records + (block * args.panels * 2 + begin * kGemvStep) * S::kRecordBytes;
+    codes_ = record + (rows % 4 * 32 + lane) * 16;
+    words_ = record + S::kCodeBytes + rows % 4 * S::kWarpWords + lane / S::kRowBytes * S::kRecordBytes +
              lane % S::kRowBytes * 16;
     if constexpr (S::kNested)
-      supers_ = args.supers + (block * ((args.panels + 1) / 2) + begin / kGemvStep) * 64 + warp % 4 * 16 + lane % 4 * 4;
+      supers_ = args.supers + (block * ((args.panels + 1) / 2) + begin) * 64 + rows % 4 * 16 + lane % 4 * 4;
   }
 
   /// Begins with as many units as there are slots.
@@ -163,7 +156,7 @@ struct GemvScales {
   __device__ __forceinline__ Scale decode(uint32_t word, int h) const {
     constexpr bool kBf16 = S::kKind == ScaleWords::pair_bf16 || S::kKind == ScaleWords::single_bf16;
     Scale scale = exact_scale<form_of(S::kKind)>(word, kBf16, supers[h]);
-    if constexpr (S::kCode != Code::table) scale.bias = fmaf(scale.scale, minus_zero, scale.bias);
+    scale.bias = fmaf(scale.scale, minus_zero, scale.bias);
     return scale;
   }
 };
@@ -175,39 +168,21 @@ struct GemvScales {
 /// product that its operands' exponents allow, and a subnormal's exponent is that of the largest one.
 template <Code kCode>
 struct Levels {
-  const uint8_t* table;  ///< this lane's copy
+  uint4 table;
 
-  __device__ __forceinline__ explicit Levels(const uint8_t* shared) : table(shared + threadIdx.x % 32 * 4) {}
+  __device__ __forceinline__ explicit Levels(const GemvArgs& args)
+      : table{args.table[0], args.table[1], args.table[2], args.table[3]} {}
 
-  /// Quad q of the eight codes of `at`: columns 0 and 2, and 1 and 3; of tables 0 and 1, and 2 and 3.
+  /// Quad q of the eight codes of `at`: columns 0 and 2, and 1 and 3; of tables levels + 128.
   __device__ __forceinline__ void quad(const uint32_t* at, int q, uint32_t& first, uint32_t& second) const {
     if constexpr (kCode == Code::nibble) {
       const uint32_t mask = q == 0 ? 0x003c003c : 0x03c003c0;
       first = at[0] << 2 & mask, second = at[0] >> 6 & mask;
-    } else if constexpr (kCode == Code::byte) {
-      first = permute(at[q], 0, 0x4240), second = permute(at[q], 0, 0x4341);
     } else {
-      const uint32_t w = at[0];
-      first = look_up(q == 0 ? w << 7 : w >> 9), second = look_up(q == 0 ? w >> 1 : w >> 17);
+      const uint32_t bytes = kCode == Code::byte ? at[q] : look_up(q == 0 ? at[0] : at[0] >> 16, table);
+      first = permute(bytes, 0, 0x4240), second = permute(bytes, 0, 0x4341);
     }
   }
-
- private:
-  __device__ __forceinline__ uint32_t look_up(uint32_t w) const {
-    return *reinterpret_cast<const uint32_t*>(table + (w & 0x7f80u));
-  }
 };
-
-/// Pairs of levels by pairs of codes, a copy for each lane, so that lookups never meet in a bank.
-__device__ __forceinline__ void fill_table(const GemvArgs& args, uint8_t* shared) {
-  const auto level = [&](int code) {
-    return static_cast<float>(static_cast<int>(args.table[code / 4] >> code % 4 * 8 & 255u) - 128);
-  };
-  for (int entry = threadIdx.x; entry < 256; entry += kGemvThreads) {
-    const uint32_t pair = pack_f16(level(entry % 16), level(entry / 16));
-    for (int i = 0; i < 8; ++i)  // threads begin apart, for the banks
-      *reinterpret_cast<uint4*>(shared + entry * 128 + (i + entry) % 8 * 16) = uint4{pair, pair, pair, pair};
-  }
-}
 
 }  // namespace octalane::cuda

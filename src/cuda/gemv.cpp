@@ -14,7 +14,8 @@ namespace octalane::cuda {
 namespace {
 
 constexpr int kCapability = 80, kCapabilityOfClusters = 90;
-constexpr int64_t kMostRowBlocks = 65535;  // of a grid's second dimension
+// Clusters are a grid's second dimension.
+constexpr int64_t kMostRows = int64_t{65535} * kGemvGroups * kGemvGroupRows;
 
 #define OCTALANE_GEMV(code, group, tokens) \
   { "gemv_" #code "_" #group "_" #tokens, Code::code, group, tokens }
@@ -33,15 +34,16 @@ const char* code_name(Code code) { return code == Code::nibble ? "nibble" : code
 
 int panels_of(const Records& weights) { return static_cast<int>(weights.padded_cols / kPanelCols); }
 
-GemvSplit split_of(const Records& weights, int kernel_tokens) {
-  return gemv_split(panels_of(weights), static_cast<int>(weights.padded_rows), kernel_tokens);
-}
-
 GemvFormat format_of(const GemvKernel& kernel, const Records& weights) {
   return {code_bits(kernel.code), kernel.group, weights.layout.word_bytes};
 }
 
 int group_of(const Records& weights) { return kRecordCols / weights.layout.words; }
+
+GemvLaunch launch_of(const GemvKernel& kernel, const Records& weights, int tokens, const DeviceInfo& device) {
+  return gemv_launch(tokens, kernel.tokens, static_cast<int>(weights.rows), panels_of(weights), device.multiprocessors,
+                     format_of(kernel, weights));
+}
 
 }  // namespace
 
@@ -54,17 +56,14 @@ StagingForm staging_form(const GemvKernel& kernel) {
 }
 
 std::string name(const GemvKernel& kernel) {
-  return fmt::format("bf16_gemv_{}x{}x{}_cuda-{}-g{}", gemv_rows(kernel.tokens), kernel.tokens, kRecordCols,
+  return fmt::format("bf16_gemv_{}x{}x{}_cuda-{}-g{}", kGemvGroupRows, kernel.tokens, kRecordCols,
                      code_name(kernel.code), kernel.group);
 }
 
 int tokens_at_once(const GemvKernel& kernel, const Records& weights, const DeviceInfo& device) {
   int tokens = kernel.tokens;
-  while (tokens > 0 && gemv_shared(panels_of(weights), split_of(weights, kernel.tokens), tokens, kernel.tokens,
-                                   format_of(kernel, weights))
-                               .bytes > device.shared_bytes_per_block) {
+  while (tokens > 0 && launch_of(kernel, weights, tokens, device).shared_bytes > device.shared_bytes_per_block)
     --tokens;
-  }
   return tokens;
 }
 
@@ -84,9 +83,7 @@ std::string why_not(const GemvKernel& kernel, const Records& weights, const Devi
                        weights.group);
   }
   if (weights.scales == ScaleWords::nested && kernel.group == 64) return "nested scales need groups of 16 or 32";
-  if (weights.padded_rows / gemv_rows(kernel.tokens) > kMostRowBlocks) {
-    return fmt::format("wanted at most {} rows, got {}", kMostRowBlocks * gemv_rows(kernel.tokens), weights.rows);
-  }
+  if (weights.rows > kMostRows) return fmt::format("wanted at most {} rows, got {}", kMostRows, weights.rows);
   if (tokens_at_once(kernel, weights, device) > 0) return {};
   return fmt::format("the parts of a token of {} columns do not fit {} bytes of shared memory", weights.cols,
                      device.shared_bytes_per_block);
@@ -96,7 +93,8 @@ int64_t partial_bytes(const Records& weights, int64_t tokens, const DeviceInfo& 
   if (device.capability >= kCapabilityOfClusters) return 0;
   int64_t most = 0;
   for (const int kernel_tokens : {1, 4, 8, 16}) {
-    const int slices = split_of(weights, kernel_tokens).slices;
+    const int groups = static_cast<int>((weights.rows + kGemvGroupRows - 1) / kGemvGroupRows);
+    const int slices = gemv_split(panels_of(weights), groups, kernel_tokens).slices;
     if (slices > 1) most = std::max(most, slices * std::min<int64_t>(tokens, kernel_tokens) * weights.padded_rows * 4);
   }
   return most;
@@ -158,16 +156,16 @@ Status Gemvs::launch(const GemvKernel& kernel, const DeviceWeights& weights, con
   args.scale_words = static_cast<int32_t>(about.scales);
   args.zero = about.zero;
   std::memcpy(args.table, about.table.data(), sizeof args.table);
-  const GemvLaunch launch =
-      gemv_launch(part.tokens, kernel.tokens, args.padded_rows, args.panels, format_of(kernel, about));
+  const GemvLaunch launch = launch_of(kernel, about, part.tokens, session_->device());
   const int slices = launch.split.slices;
   args.slices = slices;
   args.warps = launch.split.warps;
+  args.groups = (args.rows + kGemvGroupRows - 1) / kGemvGroupRows;
   const Grid grid{.blocks = slices,
-                  .threads = launch.threads,
+                  .threads = gemv_threads(kernel.tokens),
                   .shared_bytes = launch.shared_bytes,
                   .cluster = partials == 0 ? slices : 1,
-                  .blocks_y = launch.row_blocks,
+                  .blocks_y = launch.clusters,
                   .early = session_->device().capability >= 90};
   const auto index = static_cast<size_t>(&kernel - gemv_kernels().data());
   const Status done = session_->enqueue(functions_[index], grid, stream, args);

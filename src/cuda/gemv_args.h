@@ -5,21 +5,15 @@
 
 namespace octalane::cuda {
 
-inline constexpr int kGemvWarpRows = 16;
+inline constexpr int kGemvGroupRows = 16;    ///< rows of a warp at a time
 inline constexpr int kGemvSlices = 8;        ///< at most: blocks that share the columns of their rows
 inline constexpr int kGemvTokens = 16;       ///< at most
+inline constexpr int kGemvGroups = 16;       ///< of a block, at most
 inline constexpr int kGemvSumThreads = 256;  ///< of gemv_sum
 
-/// Rows of a block. Every block reads its tokens for itself: the more there are, the more rows share them. Of one token
-/// blocks are small, so that all multiprocessors get the same share.
-constexpr int gemv_rows(int kernel_tokens) {
-  return kGemvWarpRows * (kernel_tokens == 1 ? 1 : kernel_tokens == 4 ? 4 : 8);
-}
-/// Warps that share a block's columns, at most; and threads of a block, at most.
-constexpr int gemv_most_warps(int kernel_tokens) { return kernel_tokens == 1 ? 8 : 2; }
-constexpr int gemv_most_threads(int kernel_tokens) {
-  return gemv_rows(kernel_tokens) / kGemvWarpRows * gemv_most_warps(kernel_tokens) * 32;
-}
+/// Threads of a block. Two blocks of up to four tokens share a multiprocessor: one of the next kernel waits there, its
+/// weights on their way, while this one's multiplies.
+constexpr int gemv_threads(int kernel_tokens) { return kernel_tokens <= 4 ? 256 : 512; }
 
 /// y[tokens, rows] = x W^T. Kernels: gemv_<code>_<group>_<tokens>, code nibble, table or byte; group 16, 32 or 64 (all
 /// larger ones); tokens 1, 4, 8 or 16, how many at most.
@@ -37,6 +31,7 @@ struct GemvArgs {
   int32_t panels;       ///< padded columns / 128
   int32_t slices;       ///< of gemv_split
   int32_t warps;        ///< likewise
+  int32_t groups;       ///< of 16 rows
   int32_t scale_words;  ///< ScaleWords: an exact kind
   int32_t zero;         ///< of the codes; nibble and byte
   uint32_t table[4];    ///< levels + 128 of table codes
@@ -48,26 +43,33 @@ constexpr int gemv_steps(int panels) { return (2 * panels + kGemvStep - 1) / kGe
 /// Columns of the tokens.
 constexpr int gemv_cols(int panels) { return gemv_steps(panels) * kGemvStep * 64; }
 
-/// Who shares the columns of a block's rows: blocks, and warps of each. The order of sums depends on this and on the
-/// kernel, so not on how many tokens there are.
+/// Who shares the columns of some rows: blocks, and warps of each. The order of sums depends on this and on the kernel,
+/// so not on how many tokens there are.
 struct GemvSplit {
   int slices = 1, warps = 1;
 };
 
-/// As many as give each multiprocessor of a large device 16 warps, or, where warps of a block are not enough, a block
-/// or two.
-constexpr GemvSplit gemv_split(int panels, int padded_rows, int kernel_tokens) {
-  const int blocks = padded_rows / gemv_rows(kernel_tokens), steps = gemv_steps(panels);
-  const int row_warps = padded_rows / kGemvWarpRows, most_blocks = kernel_tokens == 4 ? 320 : 160;
+/// Slices as few as leave room for the tokens in half of a multiprocessor's shared memory, or, of few rows, as many as
+/// make a block for each multiprocessor of a large device.
+constexpr GemvSplit gemv_split(int panels, int groups, int kernel_tokens) {
+  const int steps = gemv_steps(panels), most_warps = kernel_tokens <= 4 ? 8 : 2;
+  const int most_steps = (kernel_tokens <= 4 ? 72 : 128) / kernel_tokens;  // of 512 bytes a token
   GemvSplit split;
-  while (2 * split.warps <= gemv_most_warps(kernel_tokens) && 2 * split.warps * row_warps <= 2200 &&
-         2 * split.warps <= steps)
-    split.warps *= 2;
-  if (kernel_tokens == 1) return split;
-  while (2 * split.slices <= kGemvSlices && 2 * split.slices * blocks <= most_blocks &&
-         2 * split.slices * split.warps <= steps)
+  while (2 * split.slices <= kGemvSlices && 2 * split.slices <= steps &&
+         (steps > most_steps * split.slices || 2 * split.slices * groups <= 132))
     split.slices *= 2;
+  while (2 * split.warps <= most_warps && 2 * split.warps * split.slices <= steps) split.warps *= 2;
   return split;
+}
+/// Clusters of slices, each with the groups of rows from the first one on: as many as the device runs at once, or more
+/// where they would have too many groups.
+constexpr int gemv_clusters(int groups, const GemvSplit& split, int multiprocessors) {
+  const int all = multiprocessors / split.slices, least = (groups + kGemvGroups - 1) / kGemvGroups;
+  const int clusters = all < least ? least : all;
+  return clusters < groups ? clusters : groups;
+}
+constexpr int gemv_first_group(int groups, int cluster, int clusters) {
+  return static_cast<int>(int64_t{groups} * cluster / clusters);
 }
 /// The first step of part `part` of `parts`; that of the part behind the last is the number of steps.
 constexpr int gemv_first_step(int panels, int part, int parts) {
@@ -87,61 +89,59 @@ struct GemvFormat {
 
 /// Units of a warp, kGemvStep records by 16 rows: bytes of one, and how many are on their way at once.
 constexpr int gemv_unit_bytes(const GemvFormat& format) {
-  return kGemvStep * kGemvWarpRows * (8 * format.bits + 64 / format.group * format.word_bytes) + 64;
+  return kGemvStep * kGemvGroupRows * (8 * format.bits + 64 / format.group * format.word_bytes) + 64;
 }
 constexpr int gemv_units(int bits, int kernel_tokens) {
-  return kernel_tokens <= 4 ? 16 / bits : kernel_tokens == 8 || bits == 4 ? 2 : 1;
+  return kernel_tokens == 1                 ? 16 / bits
+         : kernel_tokens == 16 && bits == 8 ? 1
+         : kernel_tokens == 4 && bits == 4  ? 3
+                                            : 2;
 }
 
-/// Dynamic shared memory of a block: a barrier, units of weights on their way (partial outputs in their place at the
-/// end), tokens, zeros in place of tokens that a column of an instruction has nothing of, sums of tokens by group.
-/// Offsets in bytes.
+/// Dynamic shared memory of a block: a barrier, units of weights on their way, tokens, sums of tokens by group, partial
+/// outputs [group][warp][token][16 rows]. Offsets in bytes.
 struct GemvShared {
   int units = 0;  ///< [warps][gemv_units]
   int tokens = 0;
   int token_bytes = 0;  ///< from token to token; 64 past a multiple of 128, so that eight tokens meet all banks
-  int zeros = 0;
   int sums = 0;
   int sum_bytes = 0;  ///< from token to token; 16 past a multiple of 128 or 64, likewise
+  int partials = 0;
   int bytes = 0;
 };
 
-/// Floats of a block's partial outputs from token to token, likewise.
-constexpr int gemv_partial_row(int kernel_tokens) { return gemv_rows(kernel_tokens) + 4; }
-
-constexpr GemvShared gemv_shared(int panels, const GemvSplit& split, int tokens, int kernel_tokens,
+constexpr GemvShared gemv_shared(int panels, const GemvSplit& split, int groups, int tokens, int kernel_tokens,
                                  const GemvFormat& format) {
   const int records = gemv_block_records(panels, split.slices);
-  const int warps = gemv_rows(kernel_tokens) / kGemvWarpRows * split.warps;
-  const int units = warps * gemv_units(format.bits, kernel_tokens) * gemv_unit_bytes(format);
-  const int partials = split.warps * kernel_tokens * gemv_partial_row(kernel_tokens) * 4;
   GemvShared shared;
   shared.units = 16;
-  shared.tokens = shared.units + (units < partials ? partials : units);
+  shared.tokens = shared.units +
+                  gemv_threads(kernel_tokens) / 32 * gemv_units(format.bits, kernel_tokens) * gemv_unit_bytes(format);
   shared.token_bytes = records * 128 + 64;
-  shared.zeros = shared.tokens + shared.token_bytes * tokens;
-  shared.sums = shared.zeros + kGemvStep * 128;
+  shared.sums = shared.tokens + shared.token_bytes * tokens;
   shared.sum_bytes = records * 64 / format.group * 4 + 16;
-  shared.bytes = shared.sums + shared.sum_bytes * tokens;
+  shared.partials = shared.sums + shared.sum_bytes * tokens;
+  shared.bytes = shared.partials + groups * split.warps * tokens * kGemvGroupRows * 4;
   return shared;
 }
 
-/// Blocks are [padded rows / gemv_rows][slices], slices fastest: grid x = slices, y = the rest. Without `partials` the
-/// slices are a cluster (sm_90). With them, and more slices than one, gemv_sum follows, on
-/// [ceil(rows / kGemvSumThreads)][tokens], tokens as grid y.
+/// Blocks are [clusters][slices], slices fastest: grid x = slices, y = the rest. Without `partials` the slices are a
+/// cluster (sm_90). With them, and more slices than one, gemv_sum follows, on [ceil(rows / kGemvSumThreads)][tokens],
+/// tokens as grid y.
 struct GemvLaunch {
-  GemvSplit split;     ///< slices: grid x and cluster x
-  int row_blocks = 0;  ///< grid y
-  int threads = 0;
+  GemvSplit split;   ///< slices: grid x and cluster x
+  int clusters = 0;  ///< grid y
   int shared_bytes = 0;
 };
 
-constexpr GemvLaunch gemv_launch(int tokens, int kernel_tokens, int padded_rows, int panels, const GemvFormat& format) {
+constexpr GemvLaunch gemv_launch(int tokens, int kernel_tokens, int rows, int panels, int multiprocessors,
+                                 const GemvFormat& format) {
+  const int groups = (rows + kGemvGroupRows - 1) / kGemvGroupRows;
   GemvLaunch launch;
-  launch.split = gemv_split(panels, padded_rows, kernel_tokens);
-  launch.row_blocks = padded_rows / gemv_rows(kernel_tokens);
-  launch.threads = gemv_rows(kernel_tokens) / kGemvWarpRows * launch.split.warps * 32;
-  launch.shared_bytes = gemv_shared(panels, launch.split, tokens, kernel_tokens, format).bytes;
+  launch.split = gemv_split(panels, groups, kernel_tokens);
+  launch.clusters = gemv_clusters(groups, launch.split, multiprocessors);
+  const int of_block = (groups + launch.clusters - 1) / launch.clusters;
+  launch.shared_bytes = gemv_shared(panels, launch.split, of_block, tokens, kernel_tokens, format).bytes;
   return launch;
 }
 

@@ -24,8 +24,8 @@ using cuda::DeviceInfo;
 using cuda::GemvKernel;
 using testing::HasSubstr;
 
-const DeviceInfo kHopper{.name = "Fake H200", .capability = 90, .shared_bytes_per_block = 232448};
-const DeviceInfo kAmpere{.name = "Fake A100", .capability = 80, .shared_bytes_per_block = 166912};
+const DeviceInfo kHopper{.name = "Fake H200", .capability = 90, .multiprocessors = 132, .shared_bytes_per_block = 232448};
+const DeviceInfo kAmpere{.name = "Fake A100", .capability = 80, .multiprocessors = 108, .shared_bytes_per_block = 166912};
 
 cuda::Records records_of(const WeightSpec& spec, int64_t rows, int64_t cols) {
   auto records = cuda::describe_records(spec, rows, cols, StagedType::bf16);
@@ -263,7 +263,7 @@ TEST(CudaGemvKernels, serve_all_weights_that_have_exact_records) {
 
 TEST(CudaGemvKernels, say_what_they_do_not_serve) {
   const GemvKernel& kernel = cuda::gemv_kernels()[6];
-  ASSERT_EQ(cuda::name(kernel), "bf16_gemv_128x8x64_cuda-nibble-g32");
+  ASSERT_EQ(cuda::name(kernel), "bf16_gemv_16x8x64_cuda-nibble-g32");
   const auto why = [&](const char* spec, StagedType staged, const DeviceInfo& device = kHopper) {
     return cuda::why_not(kernel, *cuda::describe_records(spec_named(spec).spec, 64, 256, staged), device);
   };
@@ -275,8 +275,8 @@ TEST(CudaGemvKernels, say_what_they_do_not_serve) {
   EXPECT_EQ(why("u4_g64_bf16_bias", StagedType::bf16), "wanted groups of 32, got 64");
   EXPECT_EQ(why("u4_zero8_g32_f16", StagedType::bf16, {.capability = 75, .shared_bytes_per_block = 65536}),
             "wanted compute capability 8.0, got 7.5");
-  cuda::Records tall = records_of(spec_named("u4_zero8_g32_f16").spec, int64_t{65535} * 128 + 1, 256);
-  EXPECT_EQ(cuda::why_not(kernel, tall, kHopper), "wanted at most 8388480 rows, got 8388481");
+  cuda::Records tall = records_of(spec_named("u4_zero8_g32_f16").spec, int64_t{65535} * 256 + 1, 256);
+  EXPECT_EQ(cuda::why_not(kernel, tall, kHopper), "wanted at most 16776960 rows, got 16776961");
   cuda::Records nested = records_of(spec_named("u4_g32_nested_bias").spec, 64, 256);
   nested.group = 64;
   nested.layout = cuda::record_layout(4, 64, cuda::ScaleWords::nested);
@@ -340,7 +340,7 @@ TEST_F(FakeGemv, is_clusters_of_slices_where_there_are_clusters) {
   for (const FakeLaunch& launch : launches) {
     EXPECT_EQ(launch.blocks, 8u);
     EXPECT_EQ(launch.cluster, 8u);
-    EXPECT_EQ(launch.blocks_y, 2u);
+    EXPECT_EQ(launch.blocks_y, 13u) << "groups of 16 rows, for up to 16 clusters";
     EXPECT_EQ(launch.threads, 512u);
   }
   EXPECT_GT(launches[0].shared_bytes, launches[1].shared_bytes) << "tokens that there are not take no place";
@@ -368,7 +368,7 @@ TEST_F(FakeGemv, sums_slices_through_memory_where_there_are_none) {
 
 TEST_F(FakeGemv, says_what_it_cannot_do) {
   EXPECT_THAT(multiply(kHopper, 3, 8, false).error().message,
-              HasSubstr("bf16_gemv_128x8x64_cuda-nibble-g32: wanted an output of fp32, got bfloat16"));
+              HasSubstr("bf16_gemv_16x8x64_cuda-nibble-g32: wanted an output of fp32, got bfloat16"));
   EXPECT_THAT(multiply(kAmpere, 3, 8).error().message, HasSubstr("wanted memory for partial sums"));
   EXPECT_TRUE(fake_work().launches.empty());
 }

@@ -1,7 +1,7 @@
 // y[tokens, rows] = x W^T for few tokens, straight from the records. What counts is that the weights' bytes never stop
-// coming, and to all multiprocessors alike; so each warp is on its own: it has 16 rows of some of the columns, whose
-// codes and scales it copies to its own slots in shared memory, some units of 256 columns ahead (gemv_units) and the
-// first of them before the tokens are waited for.
+// coming, and to all multiprocessors alike. So there is a block for each of them, with its share of the rows, and its
+// warps share the columns; each warp is on its own: it copies what it multiplies to its own slots in shared memory,
+// some units of 256 columns by 16 rows ahead (gemv_units), and the first of them before the tokens are waited for.
 //
 // Codes are the left operand of mma.sync, as exact integers in binary16; tokens the eight columns of the right one, as
 // stage_f16 left them: exact but for values 2^28 times smaller than a token's largest. The sum of a scale group is
@@ -45,35 +45,49 @@ __device__ __forceinline__ void copy_tokens(const GemvArgs& args, const GemvShar
 #endif
 }
 
-/// Where a thread reads tokens in shared memory: those of its column, or zeros for the groups that are not its
-/// column's.
+/// Where a thread reads tokens in shared memory: its column's token, and of that the columns of its group in a set.
 template <class S>
 struct GemvTokens {
   uint32_t at[S::kTiles];
-  uint32_t zeros, mine[S::kParts];  ///< all bits for the column's group
+  uint32_t mine[S::kParts];  ///< all bits for the column's group, no bits for those of other columns
 
   /// From a step of the block's on.
-  __device__ __forceinline__ GemvTokens(const GemvArgs& args, const GemvShared& shared_at, const uint8_t* shared,
-                                        int step) {
-    const int lane = threadIdx.x % 32, column = lane / 4;
-    const uint32_t base = shared_address(shared) + lane % 4 * 16;
+  __device__ __forceinline__ GemvTokens(const GemvArgs& args, const GemvShared& shared_at, uint32_t shared, int step) {
+    const int lane = threadIdx.x % 32, column = lane / 4, part = S::kTokens < 8 ? column / S::kTokens : 0;
 #pragma unroll
     for (int t = 0; t < S::kTiles; ++t) {
       // The results of tokens that there are not are not used: whatever their operands are.
       const int token = min(S::kTokens < 8 ? column % S::kTokens : t * 8 + column, args.tokens - 1);
-      at[t] = base + shared_at.tokens + token * shared_at.token_bytes + step * (kGemvStep * kRecordCols * 2);
+      at[t] = shared + shared_at.tokens + token * shared_at.token_bytes + step * (kGemvStep * kRecordCols * 2) +
+              lane % 4 * 16 + of_group(part % S::kParts);
     }
-    zeros = base + shared_at.zeros;
 #pragma unroll
-    for (int p = 0; p < S::kParts; ++p) mine[p] = S::kParts == 1 || column / S::kTokens == p ? ~0u : 0u;
+    for (int p = 0; p < S::kParts; ++p) mine[p] = part == p ? ~0u : 0u;
+  }
+  /// The column's group of a set: pairs of operands by quad.
+  __device__ __forceinline__ void load(int t, int set, uint2 (&x)[S::kQuads]) const {
+    const uint32_t from = at[t] + of_group(set * S::kParts);
+    if constexpr (S::kQuads == 1) {
+      x[0] = shared_64(from);
+    } else {
+#pragma unroll
+      for (int i = 0; i < S::kQuads; i += 2) {
+        const uint4 both = shared_128(from + i * 32);
+        x[i] = {both.x, both.y}, x[i + 1] = {both.z, both.w};
+      }
+    }
+  }
+  __device__ __forceinline__ uint2 masked(const uint2& x, int part) const {
+    return S::kParts == 1 ? x : uint2{x.x & mine[part], x.y & mine[part]};
   }
   __device__ __forceinline__ void next() {
 #pragma unroll
     for (int t = 0; t < S::kTiles; ++t) at[t] += kGemvStep * kRecordCols * 2;
   }
-  /// Of tile t's token and group p of a set.
-  __device__ __forceinline__ uint32_t place(int t, int p) const {
-    return S::kParts == 1 ? at[t] : ((at[t] ^ zeros) & mine[p]) ^ zeros;
+
+ private:
+  static __device__ __forceinline__ int of_group(int group) {
+    return S::kQuads == 1 ? group / 2 * 64 + group % 2 * 8 : group * S::kQuads * 32;
   }
 };
 
@@ -82,10 +96,9 @@ template <class S>
 struct GemvSums {
   uint32_t at[S::kTiles][2];
 
-  __device__ __forceinline__ GemvSums(const GemvArgs& args, const GemvShared& shared_at, const uint8_t* shared,
-                                      int step) {
+  __device__ __forceinline__ GemvSums(const GemvArgs& args, const GemvShared& shared_at, uint32_t shared, int step) {
     const int c = threadIdx.x % 4;
-    const uint32_t base = shared_address(shared) + shared_at.sums;
+    const uint32_t base = shared + shared_at.sums;
 #pragma unroll
     for (int t = 0; t < S::kTiles; ++t) {
 #pragma unroll
@@ -118,6 +131,7 @@ __device__ __forceinline__ void multiply(uint32_t slot, const Levels<S::kCode>& 
                                          const GemvSums<S>& sums, int zero, float (&totals)[S::kTiles][4]) {
   const GemvScales<S> scales(slot, zero);
   float set[S::kTiles][S::kChains][4];
+  uint2 x[S::kTiles][S::kQuads];
   uint32_t codes[S::kWarpCodes / 512][4];
 #pragma unroll
   for (int pair = 0; pair < kGemvStep * 2; ++pair) {  // of quads: 32 columns
@@ -129,21 +143,13 @@ __device__ __forceinline__ void multiply(uint32_t slot, const Levels<S::kCode>& 
         codes[i][0] = v.x, codes[i][1] = v.y, codes[i][2] = v.z, codes[i][3] = v.w;
       }
     }
-    uint2 b[S::kTiles][2];
-#pragma unroll
-    for (int t = 0; t < S::kTiles; ++t) {
-      const int part = pair * 2 / S::kQuads % S::kParts;
-      if constexpr (S::kQuads > 1 || S::kParts == 1) {
-        const uint4 both = shared_128(tokens.place(t, part) + pair * 64);
-        b[t][0] = {both.x, both.y}, b[t][1] = {both.z, both.w};
-      } else {
-        b[t][0] = shared_64(tokens.place(t, part) + pair * 64);
-        b[t][1] = shared_64(tokens.place(t, part + 1) + pair * 64 + 8);
-      }
-    }
 #pragma unroll
     for (int q = 0; q < 2; ++q) {
       const int quad = pair * 2 + q, of_set = quad % S::kSetQuads;
+      if (of_set == 0) {
+#pragma unroll
+        for (int t = 0; t < S::kTiles; ++t) tokens.load(t, quad / S::kSetQuads, x[t]);
+      }
       uint32_t a[4];
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
@@ -151,8 +157,10 @@ __device__ __forceinline__ void multiply(uint32_t slot, const Levels<S::kCode>& 
         levels.quad(from, q, a[h], a[h + 2]);
       }
 #pragma unroll
-      for (int t = 0; t < S::kTiles; ++t)
-        mma_f16(set[t][of_set % S::kChains], a, b[t][q].x, b[t][q].y, of_set < S::kChains);
+      for (int t = 0; t < S::kTiles; ++t) {
+        const uint2 b = tokens.masked(x[t][of_set % S::kQuads], of_set / S::kQuads);
+        mma_f16(set[t][of_set % S::kChains], a, b.x, b.y, of_set < S::kChains);
+      }
       if (of_set != S::kSetQuads - 1) continue;
       Scale scale[2][2];  // [h][column]
       scales.load(quad / S::kSetQuads, scale);
@@ -200,56 +208,57 @@ __device__ __forceinline__ void join_columns(const float (&scales)[S::kTiles][2]
   }
 }
 
-/// Adds up what warps and slices have, in the order of columns: in shared memory of the block or cluster, each block a
-/// part of the rows; or leaves the slices to gemv_sum.
+/// A warp's totals of a group of rows, for the others to add.
 template <class S>
-__device__ __forceinline__ void add_parts(const GemvArgs& args, const GemvShared& at, uint8_t* shared,
-                                          const float (&totals)[S::kTiles][4]) {
-  constexpr int kRow = gemv_partial_row(S::kTokens), kWarp = kRow * S::kTokens;
-  const int thread = threadIdx.x, lane = thread % 32, warp = thread / 32, slice = blockIdx.x, slices = gridDim.x;
-  const int first = static_cast<int>(blockIdx.y) * S::kRows;
-  auto* const partials = reinterpret_cast<float*>(shared + at.units);
-  __syncthreads();  // units of all warps have been read
+__device__ __forceinline__ void store_totals(const GemvArgs& args, float* partials,
+                                             const float (&totals)[S::kTiles][4]) {
+  const int lane = threadIdx.x % 32;
 #pragma unroll
   for (int t = 0; t < S::kTiles; ++t) {
 #pragma unroll
     for (int e = 0; e < 4; ++e) {
-      const int token = t * 8 + lane % 4 * 2 + e % 2, n = warp % S::kRowWarps * kGemvWarpRows + lane / 4 + e / 2 * 8;
+      const int token = t * 8 + lane % 4 * 2 + e % 2;
       if (token < S::kTokens && token < args.tokens)
-        partials[warp / S::kRowWarps * kWarp + token * kRow + n] = totals[t][e];
+        partials[token * kGemvGroupRows + lane / 4 + e / 2 * 8] = totals[t][e];
     }
   }
-  const auto of_block = [&](int token, int n) {
-    float sum = partials[token * kRow + n];
-    for (int w = 1; w < args.warps; ++w) sum += partials[w * kWarp + token * kRow + n];
-    return sum;
-  };
-  const auto store = [&](int token, int n, float value) {
-    if (first + n < args.rows) args.y[token * args.y_stride + first + n] = value;
+}
+
+/// Adds up what warps and slices have, in the order of columns: in shared memory of the block or cluster, each block a
+/// part of the outputs; or leaves the slices to gemv_sum.
+__device__ __forceinline__ void add_parts(const GemvArgs& args, uint8_t* shared, int partials_at, int first,
+                                          int groups) {
+  const int slice = blockIdx.x, slices = gridDim.x, stride = args.tokens * kGemvGroupRows;  // from warp to warp
+  const auto* const partials = reinterpret_cast<const float*>(shared + partials_at);
+  const auto each = [&](int begin, int step, auto sum_of) {
+    for (int i = begin; i < groups * stride; i += step) {
+      const int group = i / stride, within = i - group * stride, token = within / kGemvGroupRows;
+      const int n = (first + group) * kGemvGroupRows + within % kGemvGroupRows;
+      const float sum = sum_of(group * args.warps * stride + within);
+      if (slices > 1 && args.partials != nullptr)
+        args.partials[(static_cast<int64_t>(slice) * args.tokens + token) * args.padded_rows + n] = sum;
+      else if (n < args.rows)
+        args.y[token * args.y_stride + n] = sum;
+    }
   };
   if (slices == 1 || args.partials != nullptr) {
     __syncthreads();
-    for (int i = thread; i < S::kRows * args.tokens; i += blockDim.x) {
-      const int token = i / S::kRows, n = i % S::kRows;
-      const float sum = of_block(token, n);
-      if (slices == 1)
-        store(token, n, sum);
-      else
-        args.partials[(static_cast<int64_t>(slice) * args.tokens + token) * args.padded_rows + first + n] = sum;
-    }
+    each(threadIdx.x, blockDim.x, [&](int at) {
+      float sum = partials[at];
+      for (int w = 1; w < args.warps; ++w) sum += partials[at + w * stride];
+      return sum;
+    });
     return;
   }
 #if __CUDA_ARCH__ >= 900
   cluster_sync();
-  const int rows = S::kRows / slices;
-  for (int i = thread; i < rows * args.tokens; i += blockDim.x) {
-    const int token = i / rows, n = slice * rows + i % rows;
-    const uint32_t from = shared_address(partials + token * kRow + n);
+  each(slice * blockDim.x + threadIdx.x, slices * blockDim.x, [&](int at) {
+    const uint32_t from = shared_address(partials + at);
     float part[kGemvSlices] = {};
     for (int w = 0; w < args.warps; ++w) {
 #pragma unroll
       for (int s = 0; s < kGemvSlices; ++s) {
-        if (s < slices) part[s] += cluster_f32(from + w * kWarp * 4, s);
+        if (s < slices) part[s] += cluster_f32(from + w * stride * 4, s);
       }
     }
     float sum = part[0];
@@ -257,8 +266,8 @@ __device__ __forceinline__ void add_parts(const GemvArgs& args, const GemvShared
     for (int s = 1; s < kGemvSlices; ++s) {
       if (s < slices) sum += part[s];
     }
-    store(token, n, sum);
-  }
+    return sum;
+  });
   cluster_sync();  // no block's memory goes while others read it
 #endif
 }
@@ -267,13 +276,17 @@ template <class S>
 __device__ __forceinline__ void gemv(const GemvArgs& args, uint8_t* shared) {
   const int c = threadIdx.x % 4, warp = threadIdx.x / 32;
   const GemvSplit split{args.slices, args.warps};
-  const int part = static_cast<int>(blockIdx.x) * split.warps, parts = split.slices * split.warps;
-  const int begin = gemv_first_step(args.panels, part, parts), mine = part + warp / S::kRowWarps;
-  const int my_begin = gemv_first_step(args.panels, mine, parts);
-  const int my_end = gemv_first_step(args.panels, mine + 1, parts);
-  const GemvShared at = gemv_shared(args.panels, split, args.tokens, S::kTokens, S::format());
+  const int first = gemv_first_group(args.groups, blockIdx.y, gridDim.y);
+  const int groups = gemv_first_group(args.groups, blockIdx.y + 1, gridDim.y) - first;
+  const int slice = static_cast<int>(blockIdx.x) * split.warps, parts = split.slices * split.warps;
+  const int begin = gemv_first_step(args.panels, slice, parts), warp_part = warp % split.warps;
+  const GemvPart part{warp / split.warps, groups, gemv_threads(S::kTokens) / 32 / split.warps,
+                      gemv_first_step(args.panels, slice + warp_part, parts),
+                      gemv_first_step(args.panels, slice + warp_part + 1, parts)};
+  const GemvShared at = gemv_shared(args.panels, split, groups, args.tokens, S::kTokens, S::format());
   const uint32_t base = shared_address(shared);
-  GemvWeights<S> weights(args, base + at.units + warp * (S::kUnits * S::kUnitBytes), my_begin, my_end);
+  GemvWeights<S> weights(args, {first + part.group, first + groups, part.stride, part.begin, part.end},
+                         base + at.units + warp * (S::kUnits * S::kUnitBytes));
   weights.begin();
   // Weights are constant; only what follows depends on the kernel before.
   let_next_begin();
@@ -283,10 +296,6 @@ __device__ __forceinline__ void gemv(const GemvArgs& args, uint8_t* shared) {
     barrier_init_fence();
   }
 #endif
-  if constexpr (S::kParts > 1) {
-    if (threadIdx.x < 32) reinterpret_cast<uint4*>(shared + at.zeros)[threadIdx.x] = {};
-    static_assert(kGemvStep * 128 == 32 * 16);
-  }
   __syncthreads();
   wait_for_previous();
   float x_scales[S::kTiles][2];
@@ -295,21 +304,26 @@ __device__ __forceinline__ void gemv(const GemvArgs& args, uint8_t* shared) {
 #pragma unroll
     for (int i = 0; i < 2; ++i) x_scales[t][i] = args.x_scales[min((t * 8 + 2 * c + i) % S::kTokens, args.tokens - 1)];
   }
-  copy_tokens<S>(args, at, shared, begin, gemv_first_step(args.panels, part + split.warps, parts));
+  copy_tokens<S>(args, at, shared, begin, gemv_first_step(args.panels, slice + split.warps, parts));
 
   const Levels<S::kCode> levels(args);
-  GemvTokens<S> tokens(args, at, shared, my_begin - begin);
-  GemvSums<S> sums(args, at, shared, my_begin - begin);
-  float totals[S::kTiles][4] = {};
+  auto* const partials = reinterpret_cast<float*>(shared + at.partials);
 #pragma unroll 1
-  for (int step = my_begin; step < my_end; ++step) {
-    weights.wait();
-    multiply<S>(weights.slot(), levels, tokens, sums, args.zero, totals);
-    weights.next();
-    tokens.next(), sums.next();
+  for (int group = part.group; group < groups; group += part.stride) {
+    GemvTokens<S> tokens(args, at, base, part.begin - begin);
+    GemvSums<S> sums(args, at, base, part.begin - begin);
+    float totals[S::kTiles][4] = {};
+#pragma unroll 1
+    for (int step = part.begin; step < part.end; ++step) {
+      weights.wait();
+      multiply<S>(weights.slot(), levels, tokens, sums, args.zero, totals);
+      weights.next();
+      tokens.next(), sums.next();
+    }
+    join_columns<S>(x_scales, totals);
+    store_totals<S>(args, partials + (group * split.warps + warp_part) * args.tokens * kGemvGroupRows, totals);
   }
-  join_columns<S>(x_scales, totals);
-  add_parts<S>(args, at, shared, totals);
+  add_parts(args, shared, at.partials, first, groups);
 }
 
 template <Code kCode, int Words, int Tokens>

@@ -19,7 +19,6 @@ struct GemvShape {
   static constexpr ScaleWords kKind = kKindOf;
   static constexpr int kWords = Words, kGroup = kRecordCols / Words, kQuads = kGroup / 16;
   static constexpr int kTokens = Tokens, kTiles = Tokens > 8 ? Tokens / 8 : 1;
-  static constexpr int kRows = gemv_rows(Tokens), kRowWarps = kRows / kGemvWarpRows;
   static constexpr int kParts = Tokens == 1 ? (Words == 1 ? 4 : 8) : Tokens == 4 ? 2 : 1;
   static constexpr int kSets = kGemvStep * Words / kParts, kSetQuads = kParts * kQuads;
   /// Instructions that wait for each other would take longer than the weights: sums of a set are some independent ones.
@@ -36,24 +35,21 @@ struct GemvShape {
   static constexpr int kUnitBytes = kSupersAt + (kNested ? 64 : 0), kUnits = gemv_units(code_bits(kCode), Tokens);
 };
 
+/// The part of a warp: groups of 16 rows from `group` to `groups` in steps of `stride`, and of each the steps from
+/// `begin` to `end`.
+struct GemvPart {
+  int group, groups, stride, begin, end;
+};
+
 /// A warp's units on their way: each thread copies for the warp, into slots that go round.
 template <class S>
 class GemvWeights {
  public:
-  /// Of the steps from `begin` to `end`. `ring` is the warp's, in shared memory.
-  __device__ __forceinline__ GemvWeights(const GemvArgs& args, uint32_t ring, int begin, int end)
-      : slots_(ring), at_(ring), missing_(begin * kGemvStep - min(end * kGemvStep, args.panels * 2)) {
-    const int lane = threadIdx.x % 32;
-    const int rows = static_cast<int>(blockIdx.y) * S::kRowWarps + static_cast<int>(threadIdx.x) / 32 % S::kRowWarps;
-    const int64_t block = rows / 4;  // of 64 rows
-    const uint8_t* const record = args.records + (block * args.panels * 2 + begin * kGemvStep) * S::kRecordBytes;
-    codes_ = record + (rows % 4 * 32 + lane) * 16;
-    words_ = record + S::kCodeBytes + rows % 4 * S::kWarpWords + lane / S::kRowBytes * S::kRecordBytes +
-             lane % S::kRowBytes * 16;
-    if constexpr (S::kNested)
-      supers_ = args.supers + (block * ((args.panels + 1) / 2) + begin) * 64 + rows % 4 * 16 + lane % 4 * 4;
+  /// `ring` is the warp's, in shared memory.
+  __device__ __forceinline__ GemvWeights(const GemvArgs& args, const GemvPart& part, uint32_t ring)
+      : args_(args), part_(part), slots_(ring), at_(ring) {
+    begin_group();
   }
-
   /// Begins with as many units as there are slots.
   __device__ __forceinline__ void begin() {
 #pragma unroll
@@ -73,6 +69,21 @@ class GemvWeights {
   }
 
  private:
+  __device__ __forceinline__ void begin_group() {
+    missing_ = part_.begin * kGemvStep - min(part_.end * kGemvStep, args_.panels * 2);
+    if (part_.group >= part_.groups) missing_ = 0;
+    if (missing_ >= 0) return;
+    const int lane = threadIdx.x % 32, quarter = part_.group % 4;
+    const int64_t block = part_.group / 4;  // of 64 rows
+    const uint8_t* const record =
+        args_.records + (block * args_.panels * 2 + part_.begin * kGemvStep) * S::kRecordBytes;
+    codes_ = record + (quarter * 32 + lane) * 16;
+    words_ = record + S::kCodeBytes + quarter * S::kWarpWords + lane / S::kRowBytes * S::kRecordBytes +
+             lane % S::kRowBytes * 16;
+    if constexpr (S::kNested)
+      supers_ = args_.supers + (block * ((args_.panels + 1) / 2) + part_.begin) * 64 + quarter * 16 + lane % 4 * 4;
+  }
+
   /// Begins to copy the next unit into the slot that comes up; nothing behind the last, but it counts.
   __device__ __forceinline__ void begin_next(uint32_t slot) {
     const int lane = threadIdx.x % 32;
@@ -97,13 +108,19 @@ class GemvWeights {
         supers_ += 64;
       }
       codes_ += kGemvStep * S::kRecordBytes, words_ += kGemvStep * S::kRecordBytes;
+      missing_ += kGemvStep;
+      if (missing_ >= 0) {
+        part_.group += part_.stride;
+        begin_group();
+      }
     }
-    missing_ += kGemvStep;
     copies_commit();
   }
 
+  const GemvArgs& args_;
+  GemvPart part_;
   uint32_t slots_, at_;
-  int missing_;  ///< records behind the last of what is copied next, less than 0 as long as there are some
+  int missing_;  ///< of the group, records behind the last of what is copied next: 0 and more when there are none
   const uint8_t *codes_, *words_;
   const uint32_t* supers_;
 };

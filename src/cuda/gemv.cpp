@@ -162,7 +162,7 @@ Status Gemvs::launch(const GemvKernel& kernel, const DeviceWeights& weights, con
   args.warps = launch.split.warps;
   args.groups = (args.rows + kGemvGroupRows - 1) / kGemvGroupRows;
   const Grid grid{.blocks = slices,
-                  .threads = gemv_threads(kernel.tokens),
+                  .threads = kGemvThreads,
                   .shared_bytes = launch.shared_bytes,
                   .cluster = partials == 0 ? slices : 1,
                   .blocks_y = launch.clusters,

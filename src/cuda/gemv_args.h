@@ -11,9 +11,10 @@ inline constexpr int kGemvTokens = 16;       ///< at most
 inline constexpr int kGemvGroups = 16;       ///< of a block, at most
 inline constexpr int kGemvSumThreads = 256;  ///< of gemv_sum
 
-/// Threads of a block. Two blocks of up to four tokens share a multiprocessor: one of the next kernel waits there, its
-/// weights on their way, while this one's multiplies.
-constexpr int gemv_threads(int kernel_tokens) { return kernel_tokens <= 4 ? 256 : 512; }
+inline constexpr int kGemvThreads = 512;
+/// Blocks of one multiprocessor. Of one token two have room there: one of the next kernel waits, its weights on their
+/// way, while this one's multiplies.
+constexpr int gemv_blocks(int kernel_tokens) { return kernel_tokens == 1 ? 2 : 1; }
 
 /// y[tokens, rows] = x W^T. Kernels: gemv_<code>_<group>_<tokens>, code nibble, table or byte; group 16, 32 or 64 (all
 /// larger ones); tokens 1, 4, 8 or 16, how many at most.
@@ -49,11 +50,11 @@ struct GemvSplit {
   int slices = 1, warps = 1;
 };
 
-/// Slices as few as leave room for the tokens in half of a multiprocessor's shared memory, or, of few rows, as many as
-/// make a block for each multiprocessor of a large device.
+/// Slices as few as leave room for the tokens in a multiprocessor's shared memory, or, of few rows, as many as make a
+/// block for each multiprocessor of a large device.
 constexpr GemvSplit gemv_split(int panels, int groups, int kernel_tokens) {
-  const int steps = gemv_steps(panels), most_warps = kernel_tokens <= 4 ? 8 : 2;
-  const int most_steps = (kernel_tokens <= 4 ? 72 : 128) / kernel_tokens;  // of 512 bytes a token
+  const int steps = gemv_steps(panels), most_warps = kernel_tokens == 1 ? 16 : kernel_tokens == 4 ? 8 : 2;
+  const int most_steps = kernel_tokens == 1 ? 60 : 236 / kernel_tokens;  // of 512 bytes a token
   GemvSplit split;
   while (2 * split.slices <= kGemvSlices && 2 * split.slices <= steps &&
          (steps > most_steps * split.slices || 2 * split.slices * groups <= 132))
@@ -92,10 +93,7 @@ constexpr int gemv_unit_bytes(const GemvFormat& format) {
   return kGemvStep * kGemvGroupRows * (8 * format.bits + 64 / format.group * format.word_bytes) + 64;
 }
 constexpr int gemv_units(int bits, int kernel_tokens) {
-  return kernel_tokens == 1                 ? 16 / bits
-         : kernel_tokens == 16 && bits == 8 ? 1
-         : kernel_tokens == 4 && bits == 4  ? 3
-                                            : 2;
+  return bits == 8 && (kernel_tokens == 1 || kernel_tokens == 16) ? 1 : 2;
 }
 
 /// Dynamic shared memory of a block: a barrier, units of weights on their way, tokens, sums of tokens by group, partial
@@ -115,8 +113,7 @@ constexpr GemvShared gemv_shared(int panels, const GemvSplit& split, int groups,
   const int records = gemv_block_records(panels, split.slices);
   GemvShared shared;
   shared.units = 16;
-  shared.tokens = shared.units +
-                  gemv_threads(kernel_tokens) / 32 * gemv_units(format.bits, kernel_tokens) * gemv_unit_bytes(format);
+  shared.tokens = shared.units + kGemvThreads / 32 * gemv_units(format.bits, kernel_tokens) * gemv_unit_bytes(format);
   shared.token_bytes = records * 128 + 64;
   shared.sums = shared.tokens + shared.token_bytes * tokens;
   shared.sum_bytes = records * 64 / format.group * 4 + 16;

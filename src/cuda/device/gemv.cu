@@ -3,10 +3,10 @@
 
 namespace octalane::cuda {
 
-#define OCTALANE_GEMV(code, group, tokens)                                                \
-  extern "C" __global__ void __launch_bounds__(gemv_threads(tokens), tokens <= 4 ? 2 : 1) \
-      gemv_##code##_##group##_##tokens(const __grid_constant__ GemvArgs args) {           \
-    gemv<Code::code, 64 / group, tokens>(args);                                           \
+#define OCTALANE_GEMV(code, group, tokens)                                        \
+  extern "C" __global__ void __launch_bounds__(kGemvThreads, gemv_blocks(tokens)) \
+      gemv_##code##_##group##_##tokens(const __grid_constant__ GemvArgs args) {   \
+    gemv<Code::code, 64 / group, tokens>(args);                                   \
   }
 #define OCTALANE_GEMVS(code, group) \
   OCTALANE_GEMV(code, group, 1)     \

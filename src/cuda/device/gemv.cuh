@@ -45,78 +45,47 @@ __device__ __forceinline__ void copy_tokens(const GemvArgs& args, const GemvShar
 #endif
 }
 
-/// Where a thread reads tokens in shared memory: its column's token, and of that the columns of its group in a set.
+/// Where a thread reads its column's token in shared memory.
 template <class S>
 struct GemvTokens {
   uint32_t at[S::kTiles];
-  uint32_t mine[S::kParts];  ///< all bits for the column's group, no bits for those of other columns
 
   /// From a step of the block's on.
   __device__ __forceinline__ GemvTokens(const GemvArgs& args, const GemvShared& shared_at, uint32_t shared, int step) {
-    const int lane = threadIdx.x % 32, column = lane / 4, part = S::kTokens < 8 ? column / S::kTokens : 0;
+    const int lane = threadIdx.x % 32, column = lane / 4;
 #pragma unroll
     for (int t = 0; t < S::kTiles; ++t) {
       // The results of tokens that there are not are not used: whatever their operands are.
-      const int token = min(S::kTokens < 8 ? column % S::kTokens : t * 8 + column, args.tokens - 1);
+      const int token = min((t * 8 + column) % S::kTokens, args.tokens - 1);
       at[t] = shared + shared_at.tokens + token * shared_at.token_bytes + step * (kGemvStep * kRecordCols * 2) +
-              lane % 4 * 16 + of_group(part % S::kParts);
+              lane % 4 * 16;
     }
-#pragma unroll
-    for (int p = 0; p < S::kParts; ++p) mine[p] = part == p ? ~0u : 0u;
-  }
-  /// The column's group of a set: pairs of operands by quad.
-  __device__ __forceinline__ void load(int t, int set, uint2 (&x)[S::kQuads]) const {
-    const uint32_t from = at[t] + of_group(set * S::kParts);
-    if constexpr (S::kQuads == 1) {
-      x[0] = shared_64(from);
-    } else {
-#pragma unroll
-      for (int i = 0; i < S::kQuads; i += 2) {
-        const uint4 both = shared_128(from + i * 32);
-        x[i] = {both.x, both.y}, x[i + 1] = {both.z, both.w};
-      }
-    }
-  }
-  __device__ __forceinline__ uint2 masked(const uint2& x, int part) const {
-    return S::kParts == 1 ? x : uint2{x.x & mine[part], x.y & mine[part]};
   }
   __device__ __forceinline__ void next() {
 #pragma unroll
     for (int t = 0; t < S::kTiles; ++t) at[t] += kGemvStep * kRecordCols * 2;
   }
-
- private:
-  static __device__ __forceinline__ int of_group(int group) {
-    return S::kQuads == 1 ? group / 2 * 64 + group % 2 * 8 : group * S::kQuads * 32;
-  }
 };
 
-/// Where a thread reads the sums of its columns 2c and 2c + 1: of one token groups, else tokens.
+/// Where a thread reads the sums of its columns 2c and 2c + 1 in its group.
 template <class S>
 struct GemvSums {
   uint32_t at[S::kTiles][2];
 
   __device__ __forceinline__ GemvSums(const GemvArgs& args, const GemvShared& shared_at, uint32_t shared, int step) {
     const int c = threadIdx.x % 4;
-    const uint32_t base = shared + shared_at.sums;
 #pragma unroll
     for (int t = 0; t < S::kTiles; ++t) {
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
         const int token = min((t * 8 + 2 * c + i) % S::kTokens, args.tokens - 1);
-        const int group = S::kTokens == 1 ? 2 * c % S::kParts : 2 * c / S::kTokens;
-        at[t][i] = base + token * shared_at.sum_bytes + (step * (kGemvStep * S::kWords) + group) * 4;
+        at[t][i] = shared + shared_at.sums + token * shared_at.sum_bytes +
+                   (step * (kGemvStep * S::kWords) + own_part<S>()) * 4;
       }
     }
   }
-  /// Of a set of groups.
-  __device__ __forceinline__ float2 load(int t, int set) const {
-    if constexpr (S::kTokens == 1) {
-      const uint2 both = shared_64(at[t][0] + set * S::kParts * 4);
-      return {__uint_as_float(both.x), __uint_as_float(both.y)};
-    }
-    return {__uint_as_float(shared_32(at[t][0] + set * S::kParts * 4)),
-            __uint_as_float(shared_32(at[t][1] + set * S::kParts * 4))};
+  __device__ __forceinline__ float load(int t, int i, int set) const {
+    return __uint_as_float(shared_32(at[t][i] + set * S::kParts * 4));
   }
   __device__ __forceinline__ void next() {
 #pragma unroll
@@ -124,14 +93,25 @@ struct GemvSums {
   }
 };
 
+/// The thread's group of a set's sums.
+template <int Parts>
+__device__ __forceinline__ float own_sum(const float (&sums)[Parts][4], int e) {
+  if constexpr (Parts == 1) return sums[0][e];
+  const int c = threadIdx.x % 4;
+  if constexpr (Parts == 2) return c < 2 ? sums[0][e] : sums[1][e];
+  const float low = c % 2 == 0 ? sums[0][e] : sums[1 % Parts][e];
+  const float high = c % 2 == 0 ? sums[2 % Parts][e] : sums[3 % Parts][e];
+  return c < 2 ? low : high;
+}
+
 /// The part of 16 rows by all tokens of the unit at `slot`. A thread's totals are rows r and r + 8 (e / 2) of two
-/// columns (e % 2).
+/// columns (e % 2); of one token both are the same, and the second is left alone.
 template <class S>
 __device__ __forceinline__ void multiply(uint32_t slot, const Levels<S::kCode>& levels, const GemvTokens<S>& tokens,
                                          const GemvSums<S>& sums, int zero, float (&totals)[S::kTiles][4]) {
+  constexpr int kColumns = S::kTokens == 1 ? 1 : 2;
   const GemvScales<S> scales(slot, zero);
-  float set[S::kTiles][S::kChains][4];
-  uint2 x[S::kTiles][S::kQuads];
+  float set[S::kTiles][S::kParts][4];
   uint32_t codes[S::kWarpCodes / 512][4];
 #pragma unroll
   for (int pair = 0; pair < kGemvStep * 2; ++pair) {  // of quads: 32 columns
@@ -143,13 +123,12 @@ __device__ __forceinline__ void multiply(uint32_t slot, const Levels<S::kCode>& 
         codes[i][0] = v.x, codes[i][1] = v.y, codes[i][2] = v.z, codes[i][3] = v.w;
       }
     }
+    uint4 x[S::kTiles];
+#pragma unroll
+    for (int t = 0; t < S::kTiles; ++t) x[t] = shared_128(tokens.at[t] + pair * 64);
 #pragma unroll
     for (int q = 0; q < 2; ++q) {
-      const int quad = pair * 2 + q, of_set = quad % S::kSetQuads;
-      if (of_set == 0) {
-#pragma unroll
-        for (int t = 0; t < S::kTiles; ++t) tokens.load(t, quad / S::kSetQuads, x[t]);
-      }
+      const int quad = pair * 2 + q, of_set = quad % S::kSetQuads, part = of_set / S::kQuads;
       uint32_t a[4];
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
@@ -157,24 +136,21 @@ __device__ __forceinline__ void multiply(uint32_t slot, const Levels<S::kCode>& 
         levels.quad(from, q, a[h], a[h + 2]);
       }
 #pragma unroll
-      for (int t = 0; t < S::kTiles; ++t) {
-        const uint2 b = tokens.masked(x[t][of_set % S::kQuads], of_set / S::kQuads);
-        mma_f16(set[t][of_set % S::kChains], a, b.x, b.y, of_set < S::kChains);
-      }
+      for (int t = 0; t < S::kTiles; ++t)
+        mma_f16(set[t][part], a, q == 0 ? x[t].x : x[t].z, q == 0 ? x[t].y : x[t].w, of_set % S::kQuads == 0);
       if (of_set != S::kSetQuads - 1) continue;
-      Scale scale[2][2];  // [h][column]
-      scales.load(quad / S::kSetQuads, scale);
+      const Scale scale[2] = {scales.load(quad / S::kSetQuads, 0), scales.load(quad / S::kSetQuads, 1)};
 #pragma unroll
       for (int t = 0; t < S::kTiles; ++t) {
-        const float2 sum = sums.load(t, quad / S::kSetQuads);
 #pragma unroll
-        for (int e = 0; e < 4; ++e) {
-          float all = set[t][0][e];
+        for (int i = 0; i < kColumns; ++i) {
+          const float sum = sums.load(t, i, quad / S::kSetQuads);
 #pragma unroll
-          for (int chain = 1; chain < S::kChains; ++chain) all += set[t][chain][e];
-          const Scale& by = scale[e / 2][e % 2];
-          totals[t][e] = fmaf(by.scale, all, totals[t][e]);
-          totals[t][e] = fmaf(by.bias, e % 2 == 0 ? sum.x : sum.y, totals[t][e]);
+          for (int h = 0; h < 2; ++h) {
+            float& total = totals[t][2 * h + i];
+            total = fmaf(scale[h].scale, own_sum(set[t], 2 * h + i), total);
+            total = fmaf(scale[h].bias, sum, total);
+          }
         }
       }
     }
@@ -187,8 +163,7 @@ __device__ __forceinline__ void join_columns(const float (&scales)[S::kTiles][2]
   if constexpr (S::kTokens == 1) {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      float sum = totals[0][2 * h] + totals[0][2 * h + 1];
-      if (S::kParts == 4 && threadIdx.x % 4 > 1) sum = 0;  // their columns have nothing of any group
+      float sum = totals[0][2 * h];
       sum += __shfl_xor_sync(~0u, sum, 1);
       sum += __shfl_xor_sync(~0u, sum, 2);
       totals[0][2 * h] = sum;
@@ -280,7 +255,7 @@ __device__ __forceinline__ void gemv(const GemvArgs& args, uint8_t* shared) {
   const int groups = gemv_first_group(args.groups, blockIdx.y + 1, gridDim.y) - first;
   const int slice = static_cast<int>(blockIdx.x) * split.warps, parts = split.slices * split.warps;
   const int begin = gemv_first_step(args.panels, slice, parts), warp_part = warp % split.warps;
-  const GemvPart part{warp / split.warps, groups, gemv_threads(S::kTokens) / 32 / split.warps,
+  const GemvPart part{warp / split.warps, groups, kGemvThreads / 32 / split.warps,
                       gemv_first_step(args.panels, slice + warp_part, parts),
                       gemv_first_step(args.panels, slice + warp_part + 1, parts)};
   const GemvShared at = gemv_shared(args.panels, split, groups, args.tokens, S::kTokens, S::format());

@@ -10,19 +10,16 @@ namespace octalane::cuda {
 
 /// `Words` of a row of a record, `Tokens` at most. A unit is kGemvStep records: 256 columns of a warp's 16 rows.
 ///
-/// An instruction has eight columns. Where tokens are fewer, a column is a token of one of kParts groups: what the
-/// others have of an instruction's columns of K is zero, and the sums of a set of kParts groups come out beside each
-/// other, each for the thread that knows its scale. So the work of scales is shared by the lanes instead of repeated.
+/// An instruction has eight columns. Where tokens are fewer, columns repeat them, and so do the sums; lanes that have
+/// the same then take one of kParts groups each: the work of scales is shared by them instead of repeated.
 template <Code kCodeOf, ScaleWords kKindOf, int Words, int Tokens>
 struct GemvShape {
   static constexpr Code kCode = kCodeOf;
   static constexpr ScaleWords kKind = kKindOf;
   static constexpr int kWords = Words, kGroup = kRecordCols / Words, kQuads = kGroup / 16;
   static constexpr int kTokens = Tokens, kTiles = Tokens > 8 ? Tokens / 8 : 1;
-  static constexpr int kParts = Tokens == 1 ? (Words == 1 ? 4 : 8) : Tokens == 4 ? 2 : 1;
+  static constexpr int kParts = Tokens == 1 ? 4 : Tokens == 4 ? 2 : 1;
   static constexpr int kSets = kGemvStep * Words / kParts, kSetQuads = kParts * kQuads;
-  /// Instructions that wait for each other would take longer than the weights: sums of a set are some independent ones.
-  static constexpr int kChains = kSetQuads > 8 ? 4 : kSetQuads > 2 ? 2 : 1;
   static constexpr bool kNested = kKind == ScaleWords::nested;
 
   static constexpr int kWordBytes = word_bytes(kKind), kRowBytes = Words * kWordBytes;
@@ -125,56 +122,41 @@ class GemvWeights {
   const uint32_t* supers_;
 };
 
-/// The scales of a thread's columns 2c and 2c + 1, rows r and r + 8, in a unit. Of one token columns are groups, of
-/// four tokens of group c / 2 of a set, else tokens.
+/// A thread's group in a set: lanes c = 0..3 of a quad take groups of one token each, or pairs of them of four tokens.
+template <class S>
+__device__ __forceinline__ int own_part() {
+  const int c = threadIdx.x % 4;
+  return S::kParts == 4 ? c : S::kParts == 2 ? c / 2 : 0;
+}
+
+/// The scales of a thread's group of each set, rows r and r + 8, in a unit.
 template <class S>
 struct GemvScales {
-  uint32_t at, supers_at;  ///< this thread's, of the unit
+  uint32_t at;  ///< this thread's, of the unit
   Scale supers[2];
   float minus_zero;
 
   __device__ __forceinline__ GemvScales(uint32_t slot, int zero) : minus_zero(static_cast<float>(-zero)) {
-    const int lane = threadIdx.x % 32, g = lane / 4, c = lane % 4;
-    const int group = S::kTokens == 1 ? 2 * c % S::kParts : 2 * c / S::kTokens;
-    at = slot + S::kWordsAt + g * S::kRowBytes + group / S::kWords * S::kWarpWords + group % S::kWords * S::kWordBytes;
+    const int g = threadIdx.x % 32 / 4;
+    at = slot + S::kWordsAt + g * S::kRowBytes + offset(own_part<S>());
     if constexpr (S::kNested) {
 #pragma unroll
       for (int h = 0; h < 2; ++h) supers[h] = super_scale(shared_32(slot + S::kSupersAt + g * 4 + h * 32));
     }
   }
 
-  /// Of a set of groups, column 2c + i.
-  __device__ __forceinline__ void load(int set, Scale (&scale)[2][2]) const {
-    const int group = set * S::kParts;  // the lane's own is in `at`
-    const uint32_t from = at + group / S::kWords * S::kWarpWords + group % S::kWords * S::kWordBytes;
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      const uint32_t row = from + h * 8 * S::kRowBytes;
-      uint32_t words[2];
-      if constexpr (S::kTokens == 1 && S::kWords == 1) {
-        words[0] = word(row), words[1] = word(row + S::kWarpWords);
-      } else if constexpr (S::kTokens == 1 && S::kWordBytes == 4) {
-        const uint2 both = shared_64(row);
-        words[0] = both.x, words[1] = both.y;
-      } else if constexpr (S::kTokens == 1) {
-        words[0] = shared_32(row), words[1] = words[0] >> 16;
-      } else {
-        words[0] = word(row);
-      }
-#pragma unroll
-      for (int i = 0; i < 2; ++i) scale[h][i] = S::kTokens > 1 && i == 1 ? scale[h][0] : decode(words[i], h);
-    }
-  }
-
- private:
-  static __device__ __forceinline__ uint32_t word(uint32_t from) {
-    return S::kWordBytes == 4 ? shared_32(from) : shared_16(from);
-  }
-  __device__ __forceinline__ Scale decode(uint32_t word, int h) const {
+  __device__ __forceinline__ Scale load(int set, int h) const {
+    const uint32_t from = at + offset(set * S::kParts) + h * 8 * S::kRowBytes;
+    const uint32_t word = S::kWordBytes == 4 ? shared_32(from) : shared_16(from);
     constexpr bool kBf16 = S::kKind == ScaleWords::pair_bf16 || S::kKind == ScaleWords::single_bf16;
     Scale scale = exact_scale<form_of(S::kKind)>(word, kBf16, supers[h]);
     scale.bias = fmaf(scale.scale, minus_zero, scale.bias);
     return scale;
+  }
+
+ private:
+  static __device__ __forceinline__ uint32_t offset(int group) {
+    return group / S::kWords * S::kWarpWords + group % S::kWords * S::kWordBytes;
   }
 };
 

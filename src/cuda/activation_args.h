@@ -16,7 +16,7 @@ struct ActivationArgs {
   void* staged;      ///< [tokens][padded_cols] of the element, aligned to 16 bytes; zeros past `cols`
   float* scales;     ///< [ceil(padded_cols / group)][padded_tokens], 0 past `tokens`; s8 and e4m3. f16: [tokens]
   float* sums;       ///< s8: [padded_cols / sum_group][padded_tokens], 0 past `tokens`; null: none. f16: fp32 sums
-                     ///< [tokens][padded_cols / sum_group], times f16_code_scale
+                     ///< [tokens][padded_cols / sum_group], times kF16CodeScale
   uint16_t* minima;  ///< s8: sums of 32 codes, [ceil(padded_cols / 256)][padded_tokens][16] bfloat16 by
                      ///< minima_position, 0 past `tokens`; null: none. Not beside `sums`
   int32_t tokens, cols;

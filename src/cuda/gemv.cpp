@@ -34,9 +34,7 @@ const char* code_name(Code code) { return code == Code::nibble ? "nibble" : code
 
 int panels_of(const Records& weights) { return static_cast<int>(weights.padded_cols / kPanelCols); }
 
-GemvFormat format_of(const GemvKernel& kernel, const Records& weights) {
-  return {code_bits(kernel.code), kernel.group, weights.layout.word_bytes};
-}
+GemvFormat format_of(const GemvKernel& kernel, const Records& weights) { return {kernel.group}; }
 
 int group_of(const Records& weights) { return kRecordCols / weights.layout.words; }
 

@@ -8,13 +8,10 @@ namespace octalane::cuda {
 inline constexpr int kGemvGroupRows = 16;    ///< rows of a warp at a time
 inline constexpr int kGemvSlices = 8;        ///< at most: blocks that share the columns of their rows
 inline constexpr int kGemvTokens = 16;       ///< at most
-inline constexpr int kGemvGroups = 16;       ///< of a block, at most
+inline constexpr int kGemvGroups = 8;        ///< of a block, at most
 inline constexpr int kGemvSumThreads = 256;  ///< of gemv_sum
 
-inline constexpr int kGemvThreads = 512;
-/// Blocks of one multiprocessor. Of one token two have room there: one of the next kernel waits, its weights on their
-/// way, while this one's multiplies.
-constexpr int gemv_blocks(int kernel_tokens) { return kernel_tokens == 1 ? 2 : 1; }
+inline constexpr int kGemvThreads = 512;  ///< a block for each multiprocessor
 
 /// y[tokens, rows] = x W^T. Kernels: gemv_<code>_<group>_<tokens>, code nibble, table or byte; group 16, 32 or 64 (all
 /// larger ones); tokens 1, 4, 8 or 16, how many at most.
@@ -53,13 +50,12 @@ struct GemvSplit {
 /// Slices as few as leave room for the tokens in a multiprocessor's shared memory, or, of few rows, as many as make a
 /// block for each multiprocessor of a large device.
 constexpr GemvSplit gemv_split(int panels, int groups, int kernel_tokens) {
-  const int steps = gemv_steps(panels), most_warps = kernel_tokens == 1 ? 16 : kernel_tokens == 4 ? 8 : 2;
-  const int most_steps = kernel_tokens == 1 ? 60 : 236 / kernel_tokens;  // of 512 bytes a token
+  const int steps = gemv_steps(panels), most_steps = 256 / kernel_tokens;  // of 512 bytes a token
   GemvSplit split;
   while (2 * split.slices <= kGemvSlices && 2 * split.slices <= steps &&
          (steps > most_steps * split.slices || 2 * split.slices * groups <= 132))
     split.slices *= 2;
-  while (2 * split.warps <= most_warps && 2 * split.warps * split.slices <= steps) split.warps *= 2;
+  while (2 * split.warps <= (kernel_tokens <= 4 ? 8 : 2) && 2 * split.warps * split.slices <= steps) split.warps *= 2;
   return split;
 }
 /// Clusters of slices, each with the groups of rows from the first one on: as many as the device runs at once, or more
@@ -83,25 +79,15 @@ constexpr int gemv_block_records(int panels, int slices) {
 
 /// What shared memory depends on besides the tokens.
 struct GemvFormat {
-  int bits;   ///< of a code: 4 or 8
   int group;  ///< 16, 32 or 64
-  int word_bytes;
 };
 
-/// Units of a warp, kGemvStep records by 16 rows: bytes of one, and how many are on their way at once.
-constexpr int gemv_unit_bytes(const GemvFormat& format) {
-  return kGemvStep * kGemvGroupRows * (8 * format.bits + 64 / format.group * format.word_bytes) + 64;
-}
-constexpr int gemv_units(int bits, int kernel_tokens) {
-  return bits == 8 && (kernel_tokens == 1 || kernel_tokens == 16) ? 1 : 2;
-}
-
-/// Dynamic shared memory of a block: a barrier, units of weights on their way, tokens, sums of tokens by group, partial
-/// outputs [group][warp][token][16 rows]. Offsets in bytes.
+/// Dynamic shared memory of a block: a barrier, tokens, zeros in place of tokens that a column of an instruction has
+/// nothing of, sums of tokens by group, partial outputs [group][warp][token][16 rows]. Offsets in bytes.
 struct GemvShared {
-  int units = 0;  ///< [warps][gemv_units]
   int tokens = 0;
   int token_bytes = 0;  ///< from token to token; 64 past a multiple of 128, so that eight tokens meet all banks
+  int zeros = 0;
   int sums = 0;
   int sum_bytes = 0;  ///< from token to token; 16 past a multiple of 128 or 64, likewise
   int partials = 0;
@@ -112,10 +98,10 @@ constexpr GemvShared gemv_shared(int panels, const GemvSplit& split, int groups,
                                  const GemvFormat& format) {
   const int records = gemv_block_records(panels, split.slices);
   GemvShared shared;
-  shared.units = 16;
-  shared.tokens = shared.units + kGemvThreads / 32 * gemv_units(format.bits, kernel_tokens) * gemv_unit_bytes(format);
+  shared.tokens = 16;
   shared.token_bytes = records * 128 + 64;
-  shared.sums = shared.tokens + shared.token_bytes * tokens;
+  shared.zeros = shared.tokens + shared.token_bytes * tokens;
+  shared.sums = shared.zeros + kGemvStep * 128;
   shared.sum_bytes = records * 64 / format.group * 4 + 16;
   shared.partials = shared.sums + shared.sum_bytes * tokens;
   shared.bytes = shared.partials + groups * split.warps * tokens * kGemvGroupRows * 4;

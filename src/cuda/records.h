@@ -74,7 +74,7 @@ constexpr int f16_position(int k) { return k % 16 / 4 * 8 + k / 16 * 4 + k % 2 *
 /// What those of columns 16 to 31 are multiplied by besides, as codes that meet them come out so much larger; and what
 /// the sums of codes come out multiplied by.
 constexpr float f16_second_scale(Code code) { return code == Code::nibble ? 0x1p-4f : 1.0f; }
-constexpr float f16_code_scale(Code code) { return code == Code::nibble ? 0x1p-22f : 0x1p-24f; }
+inline constexpr float kF16CodeScale = 0x1p-24f;
 /// The exponent that a token's largest value is brought to: 2^14 is half of binary16's last power of two.
 inline constexpr int kF16Exponent = 14;
 

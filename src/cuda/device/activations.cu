@@ -174,7 +174,7 @@ __device__ __forceinline__ void store_f16(const ActivationArgs& args, int column
   for (int lanes = 1; lanes < args.sum_group / kActivationUnit; lanes *= 2) sum += __shfl_xor_sync(~0u, sum, lanes);
   if (column >= args.padded_cols) return;
   if ((column & (args.sum_group - 1)) == 0)
-    args.sums[(int64_t{blockIdx.x} * args.padded_cols + column) / args.sum_group] = sum * f16_code_scale(code);
+    args.sums[(int64_t{blockIdx.x} * args.padded_cols + column) / args.sum_group] = sum * kF16CodeScale;
   auto* const to = static_cast<uint16_t*>(args.staged) + int64_t{blockIdx.x} * args.padded_cols + column / 32 * 32;
 #pragma unroll
   for (int quad = 0; quad < 2; ++quad) {

@@ -3,16 +3,16 @@
 
 namespace octalane::cuda {
 
-#define OCTALANE_GEMV(code, group, tokens)                                        \
-  extern "C" __global__ void __launch_bounds__(kGemvThreads, gemv_blocks(tokens)) \
-      gemv_##code##_##group##_##tokens(const __grid_constant__ GemvArgs args) {   \
-    gemv<Code::code, 64 / group, tokens>(args);                                   \
+#define OCTALANE_GEMV(code, group, tokens, held)                                \
+  extern "C" __global__ void __launch_bounds__(kGemvThreads, 1)                 \
+      gemv_##code##_##group##_##tokens(const __grid_constant__ GemvArgs args) { \
+    gemv<Code::code, 64 / group, tokens, held>(args);                           \
   }
 #define OCTALANE_GEMVS(code, group) \
-  OCTALANE_GEMV(code, group, 1)     \
-  OCTALANE_GEMV(code, group, 4)     \
-  OCTALANE_GEMV(code, group, 8)     \
-  OCTALANE_GEMV(code, group, 16)
+  OCTALANE_GEMV(code, group, 1, 64) \
+  OCTALANE_GEMV(code, group, 4, 64) \
+  OCTALANE_GEMV(code, group, 8, 56) \
+  OCTALANE_GEMV(code, group, 16, 48)
 OCTALANE_GEMVS(nibble, 16)
 OCTALANE_GEMVS(nibble, 32)
 OCTALANE_GEMVS(nibble, 64)

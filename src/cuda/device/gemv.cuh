@@ -1,7 +1,8 @@
 // y[tokens, rows] = x W^T for few tokens, straight from the records. What counts is that the weights' bytes never stop
 // coming, and to all multiprocessors alike. So there is a block for each of them, with its share of the rows, and its
-// warps share the columns; each warp is on its own: it copies what it multiplies to its own slots in shared memory,
-// some units of 256 columns by 16 rows ahead (gemv_units), and the first of them before the tokens are waited for.
+// warps share the columns; each warp is on its own: the codes and scales of 16 rows go from memory to registers, 16
+// bytes a thread and load, several units ahead (GemvShape::kDepth) and the first of them before the tokens are waited
+// for. Slots in shared memory, filled by cp.async, hold as much, but took more instructions and were slower.
 //
 // Codes are the left operand of mma.sync, as exact integers in binary16; tokens the eight columns of the right one, as
 // stage_f16 left them: exact but for values 2^28 times smaller than a token's largest. The sum of a scale group is
@@ -45,29 +46,38 @@ __device__ __forceinline__ void copy_tokens(const GemvArgs& args, const GemvShar
 #endif
 }
 
-/// Where a thread reads its column's token in shared memory.
+/// Where a thread reads tokens in shared memory: those of its column, or zeros for the groups that are not its
+/// column's.
 template <class S>
 struct GemvTokens {
   uint32_t at[S::kTiles];
+  uint32_t zeros, mine[S::kParts];  ///< all bits for the column's group
 
   /// From a step of the block's on.
   __device__ __forceinline__ GemvTokens(const GemvArgs& args, const GemvShared& shared_at, uint32_t shared, int step) {
     const int lane = threadIdx.x % 32, column = lane / 4;
+    const uint32_t base = shared + lane % 4 * 16;
 #pragma unroll
     for (int t = 0; t < S::kTiles; ++t) {
       // The results of tokens that there are not are not used: whatever their operands are.
-      const int token = min((t * 8 + column) % S::kTokens, args.tokens - 1);
-      at[t] = shared + shared_at.tokens + token * shared_at.token_bytes + step * (kGemvStep * kRecordCols * 2) +
-              lane % 4 * 16;
+      const int token = min(S::kTokens < 8 ? column % S::kTokens : t * 8 + column, args.tokens - 1);
+      at[t] = base + shared_at.tokens + token * shared_at.token_bytes + step * (kGemvStep * kRecordCols * 2);
     }
-  }
-  __device__ __forceinline__ void next() {
+    zeros = base + shared_at.zeros;
 #pragma unroll
-    for (int t = 0; t < S::kTiles; ++t) at[t] += kGemvStep * kRecordCols * 2;
+    for (int p = 0; p < S::kParts; ++p) mine[p] = S::kParts == 1 || column / S::kTokens == p ? ~0u : 0u;
+  }
+  __device__ __forceinline__ void next_unit() {
+#pragma unroll
+    for (int t = 0; t < S::kTiles; ++t) at[t] += S::kRecords * kRecordCols * 2;
+  }
+  /// Of tile t's token and group p of a set.
+  __device__ __forceinline__ uint32_t place(int t, int p) const {
+    return S::kParts == 1 ? at[t] : ((at[t] ^ zeros) & mine[p]) ^ zeros;
   }
 };
 
-/// Where a thread reads the sums of its columns 2c and 2c + 1 in its group.
+/// Where a thread reads the sums of its columns 2c and 2c + 1: of one token groups, else tokens.
 template <class S>
 struct GemvSums {
   uint32_t at[S::kTiles][2];
@@ -79,78 +89,78 @@ struct GemvSums {
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
         const int token = min((t * 8 + 2 * c + i) % S::kTokens, args.tokens - 1);
-        at[t][i] = shared + shared_at.sums + token * shared_at.sum_bytes +
-                   (step * (kGemvStep * S::kWords) + own_part<S>()) * 4;
+        const int group = S::kTokens == 1 ? 2 * c % S::kParts : 2 * c / S::kTokens;
+        at[t][i] = shared + shared_at.sums + token * shared_at.sum_bytes + (step * (kGemvStep * S::kWords) + group) * 4;
       }
     }
   }
-  __device__ __forceinline__ float load(int t, int i, int set) const {
-    return __uint_as_float(shared_32(at[t][i] + set * S::kParts * 4));
+  /// Of a set of groups.
+  __device__ __forceinline__ float2 load(int t, int set) const {
+    if constexpr (S::kTokens == 1) {
+      const uint2 both = shared_64(at[t][0] + set * S::kParts * 4);
+      return {__uint_as_float(both.x), __uint_as_float(both.y)};
+    }
+    return {__uint_as_float(shared_32(at[t][0] + set * S::kParts * 4)),
+            __uint_as_float(shared_32(at[t][1] + set * S::kParts * 4))};
   }
-  __device__ __forceinline__ void next() {
+  __device__ __forceinline__ void next_unit() {
 #pragma unroll
-    for (int t = 0; t < S::kTiles; ++t) at[t][0] += kGemvStep * S::kWords * 4, at[t][1] += kGemvStep * S::kWords * 4;
+    for (int t = 0; t < S::kTiles; ++t) {
+      at[t][0] += S::kRecords * S::kWords * 4, at[t][1] += S::kRecords * S::kWords * 4;
+    }
   }
 };
 
-/// The thread's group of a set's sums.
-template <int Parts>
-__device__ __forceinline__ float own_sum(const float (&sums)[Parts][4], int e) {
-  if constexpr (Parts == 1) return sums[0][e];
-  const int c = threadIdx.x % 4;
-  if constexpr (Parts == 2) return c < 2 ? sums[0][e] : sums[1][e];
-  const float low = c % 2 == 0 ? sums[0][e] : sums[1 % Parts][e];
-  const float high = c % 2 == 0 ? sums[2 % Parts][e] : sums[3 % Parts][e];
-  return c < 2 ? low : high;
-}
-
-/// The part of 16 rows by all tokens of the unit at `slot`. A thread's totals are rows r and r + 8 (e / 2) of two
-/// columns (e % 2); of one token both are the same, and the second is left alone.
+/// A unit's part of 16 rows by all tokens. `sums` are this thread's, of the unit. A thread's totals are rows r and
+/// r + 8 (e / 2) of two columns (e % 2).
 template <class S>
-__device__ __forceinline__ void multiply(uint32_t slot, const Levels<S::kCode>& levels, const GemvTokens<S>& tokens,
-                                         const GemvSums<S>& sums, int zero, float (&totals)[S::kTiles][4]) {
-  constexpr int kColumns = S::kTokens == 1 ? 1 : 2;
-  const GemvScales<S> scales(slot, zero);
-  float set[S::kTiles][S::kParts][4];
-  uint32_t codes[S::kWarpCodes / 512][4];
+__device__ __forceinline__ void multiply(const GemvUnit<S>& unit, const Levels<S::kCode>& levels,
+                                         const GemvTokens<S>& tokens, const GemvSums<S>& sums, int zero,
+                                         float (&totals)[S::kTiles][4]) {
+  constexpr int kSetQuads = S::kParts * S::kQuads;
+  float set[S::kTiles][4];
 #pragma unroll
-  for (int pair = 0; pair < kGemvStep * 2; ++pair) {  // of quads: 32 columns
-    const int j = pair % 2;
-    if (j == 0) {
+  for (int pair = 0; pair < S::kRecords * 2; ++pair) {  // of quads: 32 columns
+    uint2 b[S::kTiles][2];
 #pragma unroll
-      for (int i = 0; i < S::kWarpCodes / 512; ++i) {
-        const uint4 v = shared_128(slot + pair / 2 * S::kWarpCodes + i * 512 + threadIdx.x % 32 * 16);
-        codes[i][0] = v.x, codes[i][1] = v.y, codes[i][2] = v.z, codes[i][3] = v.w;
+    for (int t = 0; t < S::kTiles; ++t) {
+      const int part = pair * 2 / S::kQuads % S::kParts;
+      if constexpr (S::kQuads > 1 || S::kParts == 1) {
+        const uint4 both = shared_128(tokens.place(t, part) + pair * 64);
+        b[t][0] = {both.x, both.y}, b[t][1] = {both.z, both.w};
+      } else {
+        b[t][0] = shared_64(tokens.place(t, part) + pair * 64);
+        b[t][1] = shared_64(tokens.place(t, part + 1) + pair * 64 + 8);
       }
     }
-    uint4 x[S::kTiles];
-#pragma unroll
-    for (int t = 0; t < S::kTiles; ++t) x[t] = shared_128(tokens.at[t] + pair * 64);
 #pragma unroll
     for (int q = 0; q < 2; ++q) {
-      const int quad = pair * 2 + q, of_set = quad % S::kSetQuads, part = of_set / S::kQuads;
+      const int quad = pair * 2 + q, r = pair / 2, j = pair % 2;
       uint32_t a[4];
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
-        const uint32_t* from = S::kCode == Code::byte ? codes[j % (S::kWarpCodes / 512)] + h * 2 : codes[0] + j * 2 + h;
-        levels.quad(from, q, a[h], a[h + 2]);
+        const uint32_t* codes =
+            S::kCode == Code::byte ? unit.codes[r][j % (S::kCodeWords / 4)] + h * 2 : unit.codes[r][0] + j * 2 + h;
+        levels.quad(codes, q, a[h], a[h + 2]);
       }
 #pragma unroll
-      for (int t = 0; t < S::kTiles; ++t)
-        mma_f16(set[t][part], a, q == 0 ? x[t].x : x[t].z, q == 0 ? x[t].y : x[t].w, of_set % S::kQuads == 0);
-      if (of_set != S::kSetQuads - 1) continue;
-      const Scale scale[2] = {scales.load(quad / S::kSetQuads, 0), scales.load(quad / S::kSetQuads, 1)};
+      for (int t = 0; t < S::kTiles; ++t) mma_f16(set[t], a, b[t][q].x, b[t][q].y, quad % kSetQuads == 0);
+      if (quad % kSetQuads != kSetQuads - 1) continue;
+      const int word = quad / kSetQuads;
+      Scale scale[2][2];  // [h][column]
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        scale[h][0] = unit.scale(h, S::kTokens == 1 ? 0 : word, zero);
+        scale[h][1] = S::kTokens == 1 ? unit.scale(h, 1, zero) : scale[h][0];
+      }
 #pragma unroll
       for (int t = 0; t < S::kTiles; ++t) {
+        const float2 sum = sums.load(t, word);
 #pragma unroll
-        for (int i = 0; i < kColumns; ++i) {
-          const float sum = sums.load(t, i, quad / S::kSetQuads);
-#pragma unroll
-          for (int h = 0; h < 2; ++h) {
-            float& total = totals[t][2 * h + i];
-            total = fmaf(scale[h].scale, own_sum(set[t], 2 * h + i), total);
-            total = fmaf(scale[h].bias, sum, total);
-          }
+        for (int e = 0; e < 4; ++e) {
+          const Scale& by = scale[e / 2][e % 2];
+          totals[t][e] = fmaf(by.scale, set[t][e], totals[t][e]);
+          totals[t][e] = fmaf(by.bias, e % 2 == 0 ? sum.x : sum.y, totals[t][e]);
         }
       }
     }
@@ -163,7 +173,7 @@ __device__ __forceinline__ void join_columns(const float (&scales)[S::kTiles][2]
   if constexpr (S::kTokens == 1) {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      float sum = totals[0][2 * h];
+      float sum = totals[0][2 * h] + totals[0][2 * h + 1];
       sum += __shfl_xor_sync(~0u, sum, 1);
       sum += __shfl_xor_sync(~0u, sum, 2);
       totals[0][2 * h] = sum;
@@ -177,7 +187,7 @@ __device__ __forceinline__ void join_columns(const float (&scales)[S::kTiles][2]
 #pragma unroll
     for (int e = 0; e < 4; ++e) {
       // In two steps, as one power of two might not fit.
-      constexpr float kUndone = 1 / (f16_code_scale(S::kCode) * (1 << kF16Exponent));
+      constexpr float kUndone = 1 / (kF16CodeScale * (1 << kF16Exponent));
       totals[t][e] = totals[t][e] * kUndone * scales[t][e % 2];
     }
   }
@@ -255,22 +265,28 @@ __device__ __forceinline__ void gemv(const GemvArgs& args, uint8_t* shared) {
   const int groups = gemv_first_group(args.groups, blockIdx.y + 1, gridDim.y) - first;
   const int slice = static_cast<int>(blockIdx.x) * split.warps, parts = split.slices * split.warps;
   const int begin = gemv_first_step(args.panels, slice, parts), warp_part = warp % split.warps;
-  const GemvPart part{warp / split.warps, groups, kGemvThreads / 32 / split.warps,
+  const GemvPart part{first + warp / split.warps, first + groups, kGemvThreads / 32 / split.warps,
                       gemv_first_step(args.panels, slice + warp_part, parts),
                       gemv_first_step(args.panels, slice + warp_part + 1, parts)};
-  const GemvShared at = gemv_shared(args.panels, split, groups, args.tokens, S::kTokens, S::format());
-  const uint32_t base = shared_address(shared);
-  GemvWeights<S> weights(args, {first + part.group, first + groups, part.stride, part.begin, part.end},
-                         base + at.units + warp * (S::kUnits * S::kUnitBytes));
-  weights.begin();
+  const int records = min(part.end * kGemvStep, args.panels * 2) - part.begin * kGemvStep;
+  const int units = (records + S::kRecords - 1) / S::kRecords;  // of a group
+  GemvUnit<S> held[S::kDepth];
+  GemvLoads<S> loads(args, part);
+#pragma unroll
+  for (int i = 0; i < S::kDepth; ++i) loads.next(held[i]);
   // Weights are constant; only what follows depends on the kernel before.
   let_next_begin();
+  const GemvShared at = gemv_shared(args.panels, split, groups, args.tokens, S::kTokens, S::format());
+  const uint32_t base = shared_address(shared);
 #if __CUDA_ARCH__ >= 900
   if (threadIdx.x == 0) {
     barrier_init(base, 1);
     barrier_init_fence();
   }
 #endif
+  if constexpr (S::kParts > 1) {
+    if (threadIdx.x < kGemvStep * 8) reinterpret_cast<uint4*>(shared + at.zeros)[threadIdx.x] = {};
+  }
   __syncthreads();
   wait_for_previous();
   float x_scales[S::kTiles][2];
@@ -282,35 +298,49 @@ __device__ __forceinline__ void gemv(const GemvArgs& args, uint8_t* shared) {
   copy_tokens<S>(args, at, shared, begin, gemv_first_step(args.panels, slice + split.warps, parts));
 
   const Levels<S::kCode> levels(args);
-  auto* const partials = reinterpret_cast<float*>(shared + at.partials);
+  float* partials = reinterpret_cast<float*>(shared + at.partials) +
+                    (warp / split.warps * split.warps + warp_part) * args.tokens * kGemvGroupRows;
+  const GemvTokens<S> first_tokens(args, at, base, part.begin - begin);
+  const GemvSums<S> first_sums(args, at, base, part.begin - begin);
+  GemvTokens<S> tokens = first_tokens;
+  GemvSums<S> sums = first_sums;
+  float totals[S::kTiles][4] = {};
+  int group = part.group, left = units;
 #pragma unroll 1
-  for (int group = part.group; group < groups; group += part.stride) {
-    GemvTokens<S> tokens(args, at, base, part.begin - begin);
-    GemvSums<S> sums(args, at, base, part.begin - begin);
-    float totals[S::kTiles][4] = {};
-#pragma unroll 1
-    for (int step = part.begin; step < part.end; ++step) {
-      weights.wait();
-      multiply<S>(weights.slot(), levels, tokens, sums, args.zero, totals);
-      weights.next();
-      tokens.next(), sums.next();
+  while (group < part.groups) {
+#pragma unroll
+    for (int i = 0; i < S::kDepth; ++i) {
+      multiply(held[i], levels, tokens, sums, args.zero, totals);
+      loads.next(held[i]);
+      tokens.next_unit(), sums.next_unit();
+      if (--left > 0) continue;
+      join_columns<S>(x_scales, totals);
+      store_totals<S>(args, partials, totals);
+#pragma unroll
+      for (int t = 0; t < S::kTiles; ++t) {
+#pragma unroll
+        for (int e = 0; e < 4; ++e) totals[t][e] = 0;
+      }
+      partials += part.stride * split.warps * args.tokens * kGemvGroupRows;
+      tokens = first_tokens, sums = first_sums, left = units, group += part.stride;
+      if (group >= part.groups) break;
     }
-    join_columns<S>(x_scales, totals);
-    store_totals<S>(args, partials + (group * split.warps + warp_part) * args.tokens * kGemvGroupRows, totals);
   }
   add_parts(args, shared, at.partials, first, groups);
 }
 
-template <Code kCode, int Words, int Tokens>
+template <Code kCode, int Words, int Tokens, int Held>
 __device__ __forceinline__ void gemv(const GemvArgs& args) {
   extern __shared__ __align__(16) uint8_t shared[];
   switch (static_cast<ScaleWords>(args.scale_words)) {
-    case ScaleWords::pair_f16: return gemv<GemvShape<kCode, ScaleWords::pair_f16, Words, Tokens>>(args, shared);
-    case ScaleWords::pair_bf16: return gemv<GemvShape<kCode, ScaleWords::pair_bf16, Words, Tokens>>(args, shared);
-    case ScaleWords::single_f16: return gemv<GemvShape<kCode, ScaleWords::single_f16, Words, Tokens>>(args, shared);
-    case ScaleWords::single_bf16: return gemv<GemvShape<kCode, ScaleWords::single_bf16, Words, Tokens>>(args, shared);
+    case ScaleWords::pair_f16: return gemv<GemvShape<kCode, ScaleWords::pair_f16, Words, Tokens, Held>>(args, shared);
+    case ScaleWords::pair_bf16: return gemv<GemvShape<kCode, ScaleWords::pair_bf16, Words, Tokens, Held>>(args, shared);
+    case ScaleWords::single_f16:
+      return gemv<GemvShape<kCode, ScaleWords::single_f16, Words, Tokens, Held>>(args, shared);
+    case ScaleWords::single_bf16:
+      return gemv<GemvShape<kCode, ScaleWords::single_bf16, Words, Tokens, Held>>(args, shared);
     case ScaleWords::nested:  // groups of 16 or 32
-      if constexpr (Words > 1) gemv<GemvShape<kCode, ScaleWords::nested, Words, Tokens>>(args, shared);
+      if constexpr (Words > 1) gemv<GemvShape<kCode, ScaleWords::nested, Words, Tokens, Held>>(args, shared);
       return;
     default: return;
   }

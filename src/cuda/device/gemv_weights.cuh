@@ -1,4 +1,4 @@
-// The weights of the kernels for few tokens: how a warp has them come, and how codes become operands.
+// What a thread of the kernels for few tokens holds of the weights, and how it becomes operands.
 #pragma once
 
 #include "cuda/device/async.cuh"
@@ -8,28 +8,122 @@
 
 namespace octalane::cuda {
 
-/// `Words` of a row of a record, `Tokens` at most. A unit is kGemvStep records: 256 columns of a warp's 16 rows.
+/// `Words` of a row of a record, `Tokens` at most, `Held` registers for what has not been multiplied yet.
 ///
-/// An instruction has eight columns. Where tokens are fewer, columns repeat them, and so do the sums; lanes that have
-/// the same then take one of kParts groups each: the work of scales is shared by them instead of repeated.
-template <Code kCodeOf, ScaleWords kKindOf, int Words, int Tokens>
+/// An instruction has eight columns. Where tokens are fewer, a column is a token of one of kParts groups: what the
+/// others have of an instruction's columns of K is zero, and the sums of kParts groups come out beside each other, each
+/// for the thread that knows its scale. So the work of scales is shared by the lanes instead of repeated.
+template <Code kCodeOf, ScaleWords kKindOf, int Words, int Tokens, int Held>
 struct GemvShape {
   static constexpr Code kCode = kCodeOf;
   static constexpr ScaleWords kKind = kKindOf;
   static constexpr int kWords = Words, kGroup = kRecordCols / Words, kQuads = kGroup / 16;
   static constexpr int kTokens = Tokens, kTiles = Tokens > 8 ? Tokens / 8 : 1;
-  static constexpr int kParts = Tokens == 1 ? 4 : Tokens == 4 ? 2 : 1;
-  static constexpr int kSets = kGemvStep * Words / kParts, kSetQuads = kParts * kQuads;
-  static constexpr bool kNested = kKind == ScaleWords::nested;
+  static constexpr int kParts = Tokens == 1 ? (Words == 1 ? 4 : 8) : Tokens == 4 ? 2 : 1;
+  /// A unit is what one turn multiplies: records, and in them sets of kParts groups.
+  static constexpr int kRecords = kParts > Words ? kParts / Words : 1, kSets = kRecords * Words / kParts;
+  static_assert(kGemvStep % kRecords == 0);
 
-  static constexpr int kWordBytes = word_bytes(kKind), kRowBytes = Words * kWordBytes;
+  static constexpr bool kNested = kKind == ScaleWords::nested;
+  static constexpr int kCodeWords = code_bits(kCode), kWordBytes = word_bytes(kKind);
   static constexpr int kCodeBytes = kRecordRows * kRecordCols * code_bits(kCode) / 8;
-  static constexpr int kRecordBytes = kCodeBytes + kRecordRows * kRowBytes;
-  // Of a warp and unit: codes [record][j][lane] 16 bytes, scale words [record][row], super-group scales [row].
-  static constexpr int kWarpCodes = kCodeBytes / 4, kWarpWords = 16 * kRowBytes;
-  static constexpr int kWordsAt = kGemvStep * kWarpCodes, kSupersAt = kWordsAt + kGemvStep * kWarpWords;
-  static constexpr __host__ __device__ GemvFormat format() { return {code_bits(kCode), kGroup, kWordBytes}; }
-  static constexpr int kUnitBytes = kSupersAt + (kNested ? 64 : 0), kUnits = gemv_units(code_bits(kCode), Tokens);
+  static constexpr int kRowBytes = Words * kWordBytes, kRecordBytes = kCodeBytes + kRecordRows * kRowBytes;
+  /// Scale words of a thread, row and unit: of one token each of the two groups of its columns, else a word a set.
+  static constexpr int kHeldWords = Tokens == 1 ? 2 : kSets;
+  static constexpr bool kTogether = Tokens == 1 ? Words > 1 : Tokens >= 8;  ///< they lie together
+  static constexpr int kHeldBytes = kHeldWords * kWordBytes;
+  static constexpr int kWordRegisters = kTogether ? (kHeldBytes + 3) / 4 : kHeldWords;
+  static constexpr int kRegisters = kRecords * kCodeWords + 2 * kWordRegisters + (kNested ? 2 : 0);
+  static constexpr __host__ __device__ GemvFormat format() { return {kGroup}; }
+  /// Units that are on their way at once.
+  static constexpr int kDepth = Held < 2 * kRegisters ? 2 : Held > 8 * kRegisters ? 8 : Held / kRegisters;
+};
+
+/// What a thread holds of a unit: rows r and r + 8.
+template <class S>
+struct GemvUnit {
+  uint32_t codes[S::kRecords][S::kCodeWords / 4][4];
+  uint32_t words[2][S::kWordRegisters];
+  uint32_t supers[2];
+
+  /// `codes_at` is this thread's, of the unit's first record; `words_at` the first of its scale words, `supers_at`
+  /// likewise. Of a unit of several records `records` are there, in pairs: what the others have meets tokens that are
+  /// zero, and their scales are.
+  __device__ __forceinline__ void load(const uint8_t* codes_at, const uint8_t* words_at, const uint32_t* supers_at,
+                                       int records) {
+    if (S::kRecords <= 2 || records >= S::kRecords)
+      load_records<S::kRecords>(codes_at, words_at);
+    else
+      load_records<2>(codes_at, words_at);
+    if constexpr (S::kNested) {
+#pragma unroll
+      for (int h = 0; h < 2; ++h) supers[h] = cached_32(supers_at + h * 8);
+    }
+  }
+
+  /// Of a unit, the record where a thread's scale words begin, and the first of them there. A lane's columns 2c and
+  /// 2c + 1 are, of one token, groups; of four, tokens of group c / 2 of the set.
+  static __device__ __forceinline__ int first_record() { return first_group() / S::kWords; }
+  static __device__ __forceinline__ int first_word() { return first_group() % S::kWords; }
+
+  __device__ __forceinline__ Scale scale(int h, int word, int zero) const {
+    uint32_t bits;
+    if constexpr (!S::kTogether || S::kWordBytes == 4)
+      bits = words[h][word];
+    else
+      bits = words[h][word / 2] >> word % 2 * 16;
+    constexpr bool kBf16 = S::kKind == ScaleWords::pair_bf16 || S::kKind == ScaleWords::single_bf16;
+    Scale scale = exact_scale<form_of(S::kKind)>(bits, kBf16, super_scale(S::kNested ? supers[h] : 0));
+    scale.bias = fmaf(scale.scale, static_cast<float>(-zero), scale.bias);
+    return scale;
+  }
+
+ private:
+  template <int Records>
+  __device__ __forceinline__ void load_records(const uint8_t* codes_at, const uint8_t* words_at) {
+#pragma unroll
+    for (int r = 0; r < Records; ++r) {
+#pragma unroll
+      for (int j = 0; j < S::kCodeWords / 4; ++j) stream(codes_at + r * S::kRecordBytes + j * 2048, codes[r][j]);
+    }
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const uint8_t* const at = words_at + h * 8 * S::kRowBytes;
+      if constexpr (S::kTogether) {
+        if (is_there<Records>(0)) {
+          if constexpr (S::kHeldBytes == 2)
+            words[h][0] = stream_16(at);
+          else
+            stream(at, words[h]);
+        } else {
+#pragma unroll
+          for (int i = 0; i < S::kWordRegisters; ++i) words[h][i] = 0;
+        }
+      } else {
+#pragma unroll
+        for (int i = 0; i < S::kHeldWords; ++i) {
+          // Of one token groups are records; else sets of a record follow each other.
+          const int offset = S::kTokens == 1 ? i * S::kRecordBytes : i * S::kParts * S::kWordBytes;
+          if (!is_there<Records>(S::kTokens == 1 ? i : 0))
+            words[h][i] = 0;
+          else
+            words[h][i] = S::kWordBytes == 2 ? stream_16(at + offset) : stream_32(at + offset);
+        }
+      }
+    }
+  }
+  /// Whether the record of a thread's scale words, or the one behind it, is among so many.
+  template <int Records>
+  static __device__ __forceinline__ bool is_there(int behind) {
+    const int most = S::kTokens == 1 ? 6 / S::kWords + behind : S::kTokens == 4 ? 1 / S::kWords : 0;
+    return most < Records || first_record() + behind < Records;
+  }
+  static __device__ __forceinline__ int first_group() {
+    const int c = threadIdx.x % 4;
+    if constexpr (S::kTokens == 1) return 2 * c;
+    if constexpr (S::kTokens == 4) return c / 2;
+    return 0;
+  }
 };
 
 /// The part of a warp: groups of 16 rows from `group` to `groups` in steps of `stride`, and of each the steps from
@@ -38,133 +132,52 @@ struct GemvPart {
   int group, groups, stride, begin, end;
 };
 
-/// A warp's units on their way: each thread copies for the warp, into slots that go round.
+/// Walks a warp's part, ahead of what is multiplied: every load takes the next unit.
 template <class S>
-class GemvWeights {
+class GemvLoads {
  public:
-  /// `ring` is the warp's, in shared memory.
-  __device__ __forceinline__ GemvWeights(const GemvArgs& args, const GemvPart& part, uint32_t ring)
-      : args_(args), part_(part), slots_(ring), at_(ring) {
+  __device__ __forceinline__ GemvLoads(const GemvArgs& args, const GemvPart& part) : args_(args), part_(part) {
     begin_group();
   }
-  /// Begins with as many units as there are slots.
-  __device__ __forceinline__ void begin() {
-#pragma unroll
-    for (int i = 0; i < S::kUnits; ++i) begin_next(slots_ + i * S::kUnitBytes);
-  }
-  /// Waits for the oldest unit, which lies at slot().
-  __device__ __forceinline__ void wait() const {
-    copies_wait<S::kUnits - 1>();
-    __syncwarp();
-  }
-  __device__ __forceinline__ uint32_t slot() const { return at_; }
-  /// Done with the unit: its slot takes another.
-  __device__ __forceinline__ void next() {
-    __syncwarp();
-    begin_next(at_);
-    at_ = at_ == slots_ + (S::kUnits - 1) * S::kUnitBytes ? slots_ : at_ + S::kUnitBytes;
+  /// Nothing behind the last.
+  __device__ __forceinline__ void next(GemvUnit<S>& to) {
+    if (left_ <= 0) return;
+    to.load(codes_, words_, supers_ + unit_ / (kGemvStep / S::kRecords) * 64, left_);
+    codes_ += S::kRecords * S::kRecordBytes, words_ += S::kRecords * S::kRecordBytes;
+    left_ -= S::kRecords, ++unit_;
+    if (left_ > 0) return;
+    part_.group += part_.stride;
+    begin_group();
   }
 
  private:
   __device__ __forceinline__ void begin_group() {
-    missing_ = part_.begin * kGemvStep - min(part_.end * kGemvStep, args_.panels * 2);
-    if (part_.group >= part_.groups) missing_ = 0;
-    if (missing_ >= 0) return;
-    const int lane = threadIdx.x % 32, quarter = part_.group % 4;
+    if (part_.group >= part_.groups) return;
+    left_ = min(part_.end * kGemvStep, args_.panels * 2) - part_.begin * kGemvStep;
+    unit_ = 0;
+    const int lane = threadIdx.x % 32, row = part_.group % 4 * 16 + lane / 4;
     const int64_t block = part_.group / 4;  // of 64 rows
     const uint8_t* const record =
         args_.records + (block * args_.panels * 2 + part_.begin * kGemvStep) * S::kRecordBytes;
-    codes_ = record + (quarter * 32 + lane) * 16;
-    words_ = record + S::kCodeBytes + quarter * S::kWarpWords + lane / S::kRowBytes * S::kRecordBytes +
-             lane % S::kRowBytes * 16;
-    if constexpr (S::kNested)
-      supers_ = args_.supers + (block * ((args_.panels + 1) / 2) + part_.begin) * 64 + quarter * 16 + lane % 4 * 4;
-  }
-
-  /// Begins to copy the next unit into the slot that comes up; nothing behind the last, but it counts.
-  __device__ __forceinline__ void begin_next(uint32_t slot) {
-    const int lane = threadIdx.x % 32;
-    if (missing_ < 0) {
-#pragma unroll
-      for (int r = 0; r < kGemvStep; ++r) {
-        // What a last unit does not have meets tokens that are zero.
-        if (r > 1 && missing_ + r >= 0) break;  // records come in pairs
-#pragma unroll
-        for (int j = 0; j < S::kWarpCodes / 512; ++j)
-          copy_16(slot + r * S::kWarpCodes + j * 512 + lane * 16, codes_ + r * S::kRecordBytes + j * 2048);
-      }
-#pragma unroll
-      for (int i = 0; i < kGemvStep * S::kRowBytes; i += 32) {
-        const int chunk = i + lane;
-        if (chunk < kGemvStep * S::kRowBytes)
-          copy_16(slot + S::kWordsAt + chunk * 16, words_ + i / S::kRowBytes * S::kRecordBytes,
-                  missing_ + chunk / S::kRowBytes < 0);
-      }
-      if constexpr (S::kNested) {
-        if (lane < 4) copy_16(slot + S::kSupersAt + lane * 16, supers_);
-        supers_ += 64;
-      }
-      codes_ += kGemvStep * S::kRecordBytes, words_ += kGemvStep * S::kRecordBytes;
-      missing_ += kGemvStep;
-      if (missing_ >= 0) {
-        part_.group += part_.stride;
-        begin_group();
-      }
-    }
-    copies_commit();
+    codes_ = record + (part_.group % 4 * 32 + lane) * 16;
+    words_ = record + S::kCodeBytes + row * S::kRowBytes + GemvUnit<S>::first_record() * S::kRecordBytes +
+             GemvUnit<S>::first_word() * S::kWordBytes;
+    supers_ = args_.supers + (block * ((args_.panels + 1) / 2) + part_.begin) * 64 + row;
   }
 
   const GemvArgs& args_;
   GemvPart part_;
-  uint32_t slots_, at_;
-  int missing_;  ///< of the group, records behind the last of what is copied next: 0 and more when there are none
-  const uint8_t *codes_, *words_;
-  const uint32_t* supers_;
-};
-
-/// A thread's group in a set: lanes c = 0..3 of a quad take groups of one token each, or pairs of them of four tokens.
-template <class S>
-__device__ __forceinline__ int own_part() {
-  const int c = threadIdx.x % 4;
-  return S::kParts == 4 ? c : S::kParts == 2 ? c / 2 : 0;
-}
-
-/// The scales of a thread's group of each set, rows r and r + 8, in a unit.
-template <class S>
-struct GemvScales {
-  uint32_t at;  ///< this thread's, of the unit
-  Scale supers[2];
-  float minus_zero;
-
-  __device__ __forceinline__ GemvScales(uint32_t slot, int zero) : minus_zero(static_cast<float>(-zero)) {
-    const int g = threadIdx.x % 32 / 4;
-    at = slot + S::kWordsAt + g * S::kRowBytes + offset(own_part<S>());
-    if constexpr (S::kNested) {
-#pragma unroll
-      for (int h = 0; h < 2; ++h) supers[h] = super_scale(shared_32(slot + S::kSupersAt + g * 4 + h * 32));
-    }
-  }
-
-  __device__ __forceinline__ Scale load(int set, int h) const {
-    const uint32_t from = at + offset(set * S::kParts) + h * 8 * S::kRowBytes;
-    const uint32_t word = S::kWordBytes == 4 ? shared_32(from) : shared_16(from);
-    constexpr bool kBf16 = S::kKind == ScaleWords::pair_bf16 || S::kKind == ScaleWords::single_bf16;
-    Scale scale = exact_scale<form_of(S::kKind)>(word, kBf16, supers[h]);
-    scale.bias = fmaf(scale.scale, minus_zero, scale.bias);
-    return scale;
-  }
-
- private:
-  static __device__ __forceinline__ uint32_t offset(int group) {
-    return group / S::kWords * S::kWarpWords + group % S::kWords * S::kWordBytes;
-  }
+  int left_ = 0;  ///< records of the group
+  int unit_ = 0;  ///< of the group
+  const uint8_t *codes_ = nullptr, *words_ = nullptr;
+  const uint32_t* supers_ = nullptr;
 };
 
 /// From codes to pairs of levels in binary16. Integers are its subnormals, which the tensor cores multiply exactly: a
-/// nibble in bits 2 to 5 is 2^-22 times itself, one in bits 6 to 9 16 times that, a byte in the lowest bits 2^-24 times
-/// itself; so no number is made of a code, only bits are moved. What is 16 times as large meets tokens that are 16
-/// times as small. Lower bits would do for nibbles too, but an instruction's sums keep some 24 bits below the largest
-/// product that its operands' exponents allow, and a subnormal's exponent is that of the largest one.
+/// code in the lowest bits is 2^-24 times itself, a nibble above it 16 times that; so no number is made of a code, only
+/// bits are masked. What is 16 times as large meets tokens that are 16 times as small. An instruction's sums keep some
+/// 24 bits below the largest product that its operands' exponents allow, and a subnormal's exponent is that of the
+/// largest one: of the 16 columns of an instruction, 2^-24 of 2^10 times the largest value is what may be lost.
 template <Code kCode>
 struct Levels {
   uint4 table;
@@ -175,8 +188,8 @@ struct Levels {
   /// Quad q of the eight codes of `at`: columns 0 and 2, and 1 and 3; of tables levels + 128.
   __device__ __forceinline__ void quad(const uint32_t* at, int q, uint32_t& first, uint32_t& second) const {
     if constexpr (kCode == Code::nibble) {
-      const uint32_t mask = q == 0 ? 0x003c003c : 0x03c003c0;
-      first = at[0] << 2 & mask, second = at[0] >> 6 & mask;
+      const uint32_t mask = q == 0 ? 0x000f000f : 0x00f000f0;
+      first = at[0] & mask, second = at[0] >> 8 & mask;
     } else {
       const uint32_t bytes = kCode == Code::byte ? at[q] : look_up(q == 0 ? at[0] : at[0] >> 16, table);
       first = permute(bytes, 0, 0x4240), second = permute(bytes, 0, 0x4341);

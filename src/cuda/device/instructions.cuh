@@ -19,15 +19,35 @@ __device__ __forceinline__ void wait_for_previous() {
 #endif
 }
 
-/// 16 bytes from memory to shared memory, or zeros; on their way until this thread has waited for them.
-__device__ __forceinline__ void copy_16(uint32_t to, const void* from, bool there = true) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(there ? 16 : 0) : "memory");
+/// Words that are read once: they take no place in L1.
+template <int Words>
+__device__ __forceinline__ void stream(const void* from, uint32_t (&v)[Words]) {
+  static_assert(Words == 1 || Words == 2 || Words == 4);
+  if constexpr (Words == 1) {
+    asm volatile("ld.global.nc.L1::no_allocate.u32 %0, [%1];" : "=r"(v[0]) : "l"(from));
+  } else if constexpr (Words == 2) {
+    asm volatile("ld.global.nc.L1::no_allocate.v2.u32 {%0, %1}, [%2];" : "=r"(v[0]), "=r"(v[1]) : "l"(from));
+  } else {
+    asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v[0]), "=r"(v[1]), "=r"(v[2]), "=r"(v[3])
+                 : "l"(from));
+  }
 }
-/// Ends a group of them; and waits until at most `Pending` groups are on their way.
-__device__ __forceinline__ void copies_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-template <int Pending>
-__device__ __forceinline__ void copies_wait() {
-  asm volatile("cp.async.wait_group %0;" ::"n"(Pending) : "memory");
+__device__ __forceinline__ uint32_t stream_32(const void* from) {
+  uint32_t v[1];
+  stream(from, v);
+  return v[0];
+}
+__device__ __forceinline__ uint32_t stream_16(const void* from) {
+  uint16_t v;
+  asm volatile("ld.global.nc.L1::no_allocate.u16 %0, [%1];" : "=h"(v) : "l"(from));
+  return v;
+}
+/// A word of read-only data that neighbours read too.
+__device__ __forceinline__ uint32_t cached_32(const void* from) {
+  uint32_t v;
+  asm volatile("ld.global.nc.u32 %0, [%1];" : "=r"(v) : "l"(from));
+  return v;
 }
 
 /// Two binary16, the first in the low half: to nearest-even.

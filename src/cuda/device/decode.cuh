@@ -109,8 +109,8 @@ __device__ __forceinline__ Scale exact_scale(uint32_t word, bool is_bf16, const 
 /// The four weights of a quad in fp32, each operation of the definition rounded once: (2^n + code) * scale + (-2^n -
 /// zero) * scale is exact before its one rounding, where the second product has at most 24 bits. It has more where
 /// nested scales, of 18 bits, meet a table's 257 * 2^7: there the level comes first.
-template <bool kBias, bool kLevelFirst>
-__device__ __forceinline__ void weights_of(uint32_t bytes, const Scale& scale, const GemmArgs& args, float (&w)[4]) {
+template <bool kBias, bool kLevelFirst, class Args>
+__device__ __forceinline__ void weights_of(uint32_t bytes, const Scale& scale, const Args& args, float (&w)[4]) {
   const float less = scale.scale * args.offset;
 #pragma unroll
   for (int e = 0; e < 4; ++e) {

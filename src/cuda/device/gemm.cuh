@@ -5,6 +5,7 @@
 #pragma once
 
 #include "cuda/device/decode.cuh"
+#include "cuda/device/instructions.cuh"
 #include "cuda/device/wgmma_registers.cuh"
 #include "cuda/gemm_shapes.h"
 
@@ -412,16 +413,6 @@ __device__ __forceinline__ void consume(const GemmArgs& args, uint8_t* shared, u
   }
   stores_done();
 }
-
-struct BlockClocks {
-  uint64_t clocks, nanoseconds;
-  __device__ __forceinline__ static BlockClocks now() {
-    BlockClocks t;
-    t.clocks = clock64();
-    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(t.nanoseconds));
-    return t;
-  }
-};
 
 /// Barriers, then the roles: one thread that copies, and warpgroups that multiply.
 template <class S, class Produce, class Consume>

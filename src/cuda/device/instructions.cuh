@@ -19,6 +19,17 @@ __device__ __forceinline__ void wait_for_previous() {
 #endif
 }
 
+/// What a block's time is told by.
+struct BlockClocks {
+  uint64_t clocks, nanoseconds;
+  __device__ __forceinline__ static BlockClocks now() {
+    BlockClocks t;
+    t.clocks = clock64();
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(t.nanoseconds));
+    return t;
+  }
+};
+
 /// Words that are read once: they take no place in L1.
 template <int Words>
 __device__ __forceinline__ void stream(const void* from, uint32_t (&v)[Words]) {
@@ -75,6 +86,28 @@ __device__ __forceinline__ void mma_bf16(float (&d)[4], const uint32_t (&a)[4], 
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
   }
+}
+
+/// d += a * b, 16 rows by 8 columns by 32 of K.
+__device__ __forceinline__ void mma_s8(int (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+  asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+      : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+/// d = a * b + c, c of all results.
+__device__ __forceinline__ void mma_s8_from(int c, int (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+  asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%10,%10,%10,%10};"
+      : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "r"(c));
+}
+
+/// Four matrices of 8 rows by 16 bytes from shared memory: lane 8 i + r says where row r of matrix i lies, and gets
+/// bytes 4 (lane % 4) on of row lane / 4 of each.
+__device__ __forceinline__ void load_matrices(uint32_t at, uint32_t (&m)[4]) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(m[0]), "=r"(m[1]), "=r"(m[2]), "=r"(m[3])
+               : "r"(at)
+               : "memory");
 }
 
 #if __CUDA_ARCH__ >= 890

@@ -1,0 +1,313 @@
+// y[tokens, rows] = x W^T with weights at 4 or 8 bits, on mma.sync: for devices of sm_80 and later. Weights are its
+// 16-row left operand, decoded into registers once for all tokens of a warp; tokens its right one, read from shared
+// memory as swizzled rows of 128 bytes. All threads copy, some stages ahead; two blocks of a multiprocessor hide each
+// other's waiting. The lanes' arithmetic is that of gemm.cuh.
+#pragma once
+
+#include <type_traits>
+
+#include "cuda/device/copies.cuh"
+#include "cuda/device/decode.cuh"
+#include "cuda/device/elements.cuh"
+#include "cuda/device/instructions.cuh"
+#include "cuda/gemm_mma_args.h"
+#include "cuda/gemm_mma_shapes.h"
+
+namespace octalane::cuda {
+
+/// The block's tile, tokens fastest so that rows stay in L2; and of it what a thread has: row `row` and those 8, 16 and
+/// 24 further, and of each 8 tokens the two from `token` on.
+struct MmaPlace {
+  int tile_token, tile_row, row, token;
+
+  template <class S>
+  __device__ __forceinline__ static MmaPlace of(const GemmMmaArgs& args, S) {
+    const int tiles = (args.tokens + S::kTokens - 1) / S::kTokens, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const int tile = blockIdx.x;
+    return {tile % tiles * S::kTokens, tile / tiles * S::kRows, warp % 4 * 32 + lane / 4,
+            warp / 4 * S::kWarpTokens + lane % 4 * 2};
+  }
+};
+
+/// `Rows` rows of `Floats` floats, `pitch` floats apart, one after another.
+template <class S, int Rows, int Floats>
+__device__ __forceinline__ void copy_rows(uint32_t to, const float* from, int64_t pitch) {
+  constexpr int kChunks = Floats / 4;
+#pragma unroll
+  for (int i = 0; i < Rows * kChunks; i += S::kThreads) {
+    const int chunk = i + static_cast<int>(threadIdx.x), row = chunk / kChunks;
+    if (chunk < Rows * kChunks) copy_16(to + chunk * 16, from + row * pitch + chunk % kChunks * 4);
+  }
+}
+
+/// Begins to copy stage k of the tile.
+template <class S>
+__device__ __forceinline__ void copy_stage(const GemmMmaArgs& args, const MmaPlace& place, int k, uint32_t to) {
+  const int thread = threadIdx.x, stages = args.panels * (S::kWide ? 2 : 1);
+  // Behind the last token comes the last token again: no one reads its results.
+  const int x_bytes = args.panels * (S::kWide ? 256 : 128);
+  const uint8_t* const x = args.x + static_cast<int64_t>(k) * 128 + thread % 8 * 16;
+  int token = thread / 8;
+  pin(token);  // offsets of rows are computed every time: no registers keep them
+  const uint32_t x_to = to + token * 128 + ((thread % 8) ^ (token % 8)) * 16;
+#pragma unroll
+  for (int i = 0; i < S::kTokens; i += S::kThreads / 8)
+    copy_16(x_to + i * 128, x + static_cast<int64_t>(min(place.tile_token + token + i, args.tokens - 1)) * x_bytes);
+  // Each half of the threads has the records of 64 rows.
+  constexpr int kHalf = S::kThreads / 2;
+  const int half = thread / kHalf, bytes = S::kRecords * args.record_bytes;
+  const int64_t block = place.tile_row / 64 + half;
+  const uint8_t* const records = args.records + (block * stages + k) * bytes;
+  const uint32_t records_to = to + S::kRecordsAt + half * S::kBlockBytes;
+#pragma unroll
+  for (int i = 0; i < S::kBlockBytes; i += kHalf * 16) {
+    const int at = i + thread % kHalf * 16;
+    if (at < bytes) copy_16(records_to + at, records + at);
+  }
+  if constexpr (S::kForm == Form::nested) {
+    const int64_t super =
+        (place.tile_row / 64 + thread / 16) * static_cast<int64_t>((args.panels + 1) / 2) + k / (S::kWide ? 4 : 2);
+    if (thread < 32) copy_16(to + S::kSupersAt + thread * 16, args.supers + super * 64 + thread % 16 * 4);
+  }
+  if constexpr (S::kDrain == MmaDrain::group) {
+    const int64_t from = static_cast<int64_t>(k) * S::kGroups * args.padded_tokens + place.tile_token;
+    copy_rows<S, S::kGroups, S::kTokens>(to + S::kScalesAt, args.token_scales + from, args.padded_tokens);
+    if constexpr (S::kBias)
+      copy_rows<S, S::kGroups, S::kTokens>(to + S::kSumsAt, args.token_sums + from, args.padded_tokens);
+  }
+  if constexpr (S::kLasting) {
+    const int64_t from = static_cast<int64_t>(k / 2) * args.padded_tokens + place.tile_token;
+    copy_rows<S, 1, S::kTokens>(to + S::kScalesAt, args.token_scales + from, 0);
+    if constexpr (S::kDrain == MmaDrain::nested) {
+      static_assert(S::kSumBytes == S::kThreads * 16);
+      copy_16(to + S::kSumsAt + thread * 16, args.token_minima + from * 16 + thread * 8);
+    } else if (args.row_blocks) {
+      copy_rows<S, 1, S::kRows>(to + S::kRowScalesAt,
+                                args.weight_scales + static_cast<int64_t>(k / 2) * args.padded_rows + place.tile_row,
+                                0);
+    }
+  }
+}
+
+/// multiply(stage, k) for every stage, whose bytes begin at `stage` of the block's memory.
+template <class S, class Multiply>
+__device__ __forceinline__ void run_stages(const GemmMmaArgs& args, const MmaPlace& place, uint32_t base,
+                                           Multiply multiply) {
+  const int stages = args.panels * (S::kWide ? 2 : 1);
+#pragma unroll
+  for (int k = 0; k < S::kStages - 1; ++k) {
+    if (k < stages) copy_stage<S>(args, place, k, base + k * S::kStageBytes);
+    copies_commit();
+  }
+  int stage = 0, next = (S::kStages - 1) * S::kStageBytes;
+#pragma unroll 1
+  for (int k = 0; k < stages; ++k) {
+    copies_wait<S::kStages - 2>();
+    __syncthreads();  // the stage is there for all threads, and the one before is read by all
+    if (k + S::kStages - 1 < stages) copy_stage<S>(args, place, k + S::kStages - 1, base + next);
+    copies_commit();
+    multiply(stage, k);
+    next = stage;
+    stage = stage == (S::kStages - 1) * S::kStageBytes ? 0 : stage + S::kStageBytes;
+  }
+}
+
+/// Where a thread's weights lie in a stage: slices i = 0, 1 of 16 rows, rows 8 h further.
+template <class S>
+struct MmaWeights {
+  uint32_t codes, words, supers;
+  int record_bytes, row_bytes, second_word;
+
+  __device__ __forceinline__ MmaWeights(const GemmMmaArgs& args, const MmaPlace& place, uint32_t base) {
+    const int half = place.row / 64, row = place.row % 64, lane = threadIdx.x % 32;
+    constexpr bool kEither = S::kForm != Form::nested && S::kDrain != MmaDrain::group;
+    const int count = kEither ? args.words : S::kWords;
+    record_bytes = kEither ? args.record_bytes : S::kRecordBytes;
+    row_bytes = count * word_bytes(S::kForm);
+    second_word = count == 1 ? 0 : word_bytes(S::kForm);
+    const uint32_t records = base + S::kRecordsAt + half * S::kBlockBytes;
+    codes = kept(records + (row / 16 * 32 + lane) * 16);
+    words = kept(records + S::kCodeBytes + row * row_bytes);
+    supers = kept(base + S::kSupersAt + place.row * 4);
+  }
+
+  __device__ __forceinline__ void load(int stage, int record, Eight<S::kCode> (&to)[2][2][2]) const {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) load_codes(codes + stage + record * record_bytes + i * 512, to[i]);
+  }
+  /// The scale word of columns 32 j + 16 q.
+  __device__ __forceinline__ uint32_t word(int stage, int record, int j, int q, int i, int h) const {
+    const uint32_t at = words + stage + record * record_bytes + (2 * i + h) * 8 * row_bytes +
+                        (S::kWords == 4 ? (2 * j + q) * word_bytes(S::kForm) : j * second_word);
+    return word_bytes(S::kForm) == 4 ? shared_32(at) : shared_16(at);
+  }
+  __device__ __forceinline__ Scale super(int stage, int i, int h) const {
+    if constexpr (S::kForm != Form::nested) return {};
+    return super_scale(shared_32(supers + stage + (2 * i + h) * 32));
+  }
+};
+
+/// Where lanes read tokens: of each 16 the first eight's 16 bytes, their next 16, and the others' likewise.
+template <class S>
+struct MmaTokens {
+  uint32_t row, chunk;
+  __device__ __forceinline__ MmaTokens(const MmaPlace& place, uint32_t base) {
+    const int lane = threadIdx.x % 32, token = place.token - lane % 4 * 2 + lane / 16 * 8 + lane % 8;
+    row = kept(base + token * 128);
+    chunk = kept(((lane / 8 % 2) ^ (lane % 8)) * 16);
+  }
+  /// Tokens 16 p on, 32 bytes of K from 32 `step` on: b[0], b[1] of the first eight, b[2], b[3] of the others.
+  __device__ __forceinline__ void load(int stage, int step, int p, uint32_t (&b)[4]) const {
+    load_matrices(row + stage + p * 2048 + (chunk ^ (step * 32)), b);
+  }
+};
+
+/// 1.5 * 2^23 as bits: a sum of less than 2^22 that starts here is, read as fp32, that much more. In place of a
+/// conversion.
+constexpr int kLifted = 0x4b400000;
+__device__ __forceinline__ float lowered(int sum) { return __int_as_float(sum) - 12582912.0f; }
+
+/// Writes the tile: get(i, o, values) gives, for e = 0..3, the outputs of rows 16 i + 8 (e / 2) further than the
+/// place's and tokens 8 o + e % 2 further.
+template <class S, class Get>
+__device__ __forceinline__ void write_outputs(const GemmMmaArgs& args, const MmaPlace& place, Get get) {
+  const int row = place.tile_row + place.row, token = place.tile_token + place.token;
+  const auto write = [&](auto* y, auto convert) {
+#pragma unroll
+    for (int o = 0; o < S::kWarpTokens / 8; ++o) {
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        float values[4];
+        get(i, o, values);
+#pragma unroll
+        for (int e = 0; e < 4; ++e) {
+          const int m = token + 8 * o + e % 2, n = row + 16 * i + 8 * (e / 2);
+          if (m < args.tokens && n < args.rows) y[m * args.y_stride + n] = convert(values[e]);
+        }
+      }
+    }
+  };
+  if (args.y_is_f32)
+    write(static_cast<float*>(args.y), [](float value) { return value; });
+  else
+    write(static_cast<uint16_t*>(args.y), [](float value) { return static_cast<uint16_t>(pack_bf16(value, 0)); });
+}
+
+/// The scales of the thread's rows, of one unit.
+__device__ __forceinline__ void load_row_scales(const float* from, float (&to)[2][2]) {
+#pragma unroll
+  for (int n = 0; n < 4; ++n) to[n / 2][n % 2] = from[n * 8];
+}
+
+/// bf16, s8.row, s8.xblock and s8.block.
+template <class S>
+__device__ __forceinline__ void multiply_whole(const GemmMmaArgs& args, const MmaPlace& place, uint8_t* shared) {
+  using Sum = std::conditional_t<S::kWide, float, int>;
+  constexpr bool kBlocks = S::kDrain == MmaDrain::blocks;
+  constexpr int kEights = S::kWarpTokens / 8;
+  const uint32_t base = shared_address(shared);
+  const MmaWeights<S> weights(args, place, base);
+  const MmaTokens<S> tokens(place, base);
+  const uint4 table{args.table[0], args.table[1], args.table[2], args.table[3]};
+  Sum sums[2][kEights][4];
+  float totals[2][kBlocks ? kEights : 1][4];
+  const auto begin = [&] {
+#pragma unroll
+    for (int n = 0; n < 8 * kEights; ++n) sums[n / 4 / kEights][n / 4 % kEights][n % 4] = kBlocks ? kLifted : 0;
+  };
+  begin();
+  if constexpr (kBlocks) {
+#pragma unroll
+    for (int n = 0; n < 8 * kEights; ++n) totals[n / 4 / kEights][n / 4 % kEights][n % 4] = 0;
+  }
+
+  const auto products = [&](int stage, int step, const uint32_t(&a)[2][4]) {
+    if constexpr (S::kWide) __syncwarp();  // the assembler hoists nothing further: registers suffice
+#pragma unroll
+    for (int p = 0; p < kEights / 2; ++p) {
+      uint32_t b[4];
+      tokens.load(stage, step, p, b);
+#pragma unroll
+      for (int n = 0; n < 4; ++n) {
+        if constexpr (S::kWide)
+          mma_bf16(sums[n % 2][2 * p + n / 2], a[n % 2], b[n / 2 * 2], b[n / 2 * 2 + 1], false);
+        else
+          mma_s8(sums[n % 2][2 * p + n / 2], a[n % 2], b[n / 2 * 2], b[n / 2 * 2 + 1]);
+      }
+    }
+  };
+  run_stages<S>(args, place, base, [&](int stage, int k) {
+#pragma unroll
+    for (int r = 0; r < S::kRecords; ++r) {
+      Eight<S::kCode> codes[2][2][2];
+      weights.load(stage, r, codes);
+#pragma unroll
+      for (int j = 0; j < 2; ++j) {
+        uint32_t a[2][4];
+        if constexpr (S::kWide) {
+          Scale scales[2][2];
+#pragma unroll
+          for (int q = 0; q < 2; ++q) {
+#pragma unroll
+            for (int n = 0; n < 4; ++n) {
+              const int i = n / 2, h = n % 2;
+              if (q == 0 || S::kWords == 4)
+                scales[i][h] = exact_scale<S::kForm>(weights.word(stage, r, j, q, i, h), args.bf16_scales != 0,
+                                                     weights.super(stage, i, h));
+              float w[4];
+              weights_of<S::kBias, S::kForm == Form::nested && S::kCode == Code::table>(codes[i][j][h].quad(q, table),
+                                                                                        scales[i][h], args, w);
+              a[i][h] = pack_bf16(w[0], w[1]);
+              a[i][h + 2] = pack_bf16(w[2], w[3]);
+            }
+            products(stage, 2 * j + q, a);
+          }
+        } else {
+#pragma unroll
+          for (int n = 0; n < 4; ++n) {
+            const int i = n / 2, h = n % 2;
+            const StagedScale scale(weights.word(stage, r, j, 0, i, h), args.minus_pivots);
+#pragma unroll
+            for (int q = 0; q < 2; ++q) a[i][h + 2 * q] = restage(codes[i][j][h].quad(q, table), scale);
+          }
+          products(stage, 2 * r + j, a);
+        }
+      }
+    }
+    if constexpr (kBlocks) {
+      if (k % 2 == 0 && k + 1 < args.panels) return;
+      float rows[2][2] = {{1, 1}, {1, 1}};
+      if (args.row_blocks)
+        load_row_scales(reinterpret_cast<const float*>(shared + stage + S::kRowScalesAt) + place.row, rows);
+      const float* const scales = reinterpret_cast<const float*>(shared + stage + S::kScalesAt) + place.token;
+#pragma unroll
+      for (int o = 0; o < kEights; ++o) {
+        const float2 token = *reinterpret_cast<const float2*>(scales + 8 * o);
+#pragma unroll
+        for (int n = 0; n < 8; ++n) {
+          const int i = n / 4, e = n % 4;
+          totals[i][o][e] = fmaf(lowered(sums[i][o][e]) * rows[i][e / 2], e % 2 ? token.y : token.x, totals[i][o][e]);
+        }
+      }
+      begin();
+    }
+  });
+
+  float rows[2][2] = {{1, 1}, {1, 1}};
+  if (!S::kWide && (!kBlocks || !args.row_blocks))
+    load_row_scales(args.weight_scales + place.tile_row + place.row, rows);
+  write_outputs<S>(args, place, [&](int i, int o, float(&values)[4]) {
+    float2 token{1, 1};
+    if constexpr (S::kDrain == MmaDrain::row)
+      token = *reinterpret_cast<const float2*>(args.token_scales + place.tile_token + place.token + 8 * o);
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      if constexpr (S::kWide) values[e] = sums[i][o][e];
+      if constexpr (kBlocks) values[e] = totals[i][o][e] * rows[i][e / 2];
+      if constexpr (S::kDrain == MmaDrain::row)
+        values[e] = static_cast<float>(sums[i][o][e]) * (e % 2 ? token.y : token.x) * rows[i][e / 2];
+    }
+  });
+}
+
+}  // namespace octalane::cuda

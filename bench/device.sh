@@ -20,7 +20,7 @@ step() { # name seconds command...
 test=$build/tests/cuda/cuda_test
 step tests 120 "$test" --gtest_brief=1
 grep -E "FAILED|PASSED|Covered|relative error" tests.log
-for part in probe gemm; do
+for part in probe gemm gemm_mma; do
   step "sass_$part" 60 "$here/cuda_sass.sh" "$build/src/cuda/$part.fatbin"
 done
 products() { # name seconds format tokens rows cols [flags]
@@ -34,8 +34,10 @@ products products_4096x4096 60 q4_k,mlx-affine-4-g64 512 4096 4096 --repeats 4
 products products_others 90 mlx-mxfp4,mlx-affine-4-g128,q4_0 2048 14336 4096 --repeats 3
 products few_tokens 60 q4_k,mlx-affine-4-g64 1,2,4,8,16 14336 4096 --repeats 3 --lane bf16
 products few_tokens_wide 30 q4_k,mlx-affine-4-g64 1 4096 14336 --repeats 3 --lane bf16
+products products_mma 60 q4_k,mlx-affine-4-g64 512 14336 4096 --repeats 3 --kernel _mma-
 step additive 60 "$build/bench/cuda/cuda_additive_bench" --rounds 3 --out cuda_additive.json
-small='Cuda/CudaProduct.a_token_that*/*128x64:Cuda/CudaProduct.a_token_that*/*group*single*:Cuda/CudaProduct.a_token_that*/*nested_nibble*'
+of='Cuda/CudaProduct.a_token_that*'
+small="$of/s8*128x64:$of/bf16*128x64:$of/f8*128x64:$of/*group*single*:$of/*nested_nibble*:$of/mma_*_nibble_128x64:$of/mma_*pair_128x128"
 for tool in memcheck racecheck; do
   step "$tool" 60 compute-sanitizer --tool $tool "$test" --gtest_filter="$small:CudaGemv.a_token*" --gtest_brief=1
   grep -E "SUMMARY" "$tool.log"

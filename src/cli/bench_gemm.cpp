@@ -24,6 +24,7 @@ struct Options {
   CommonOptions common;
   std::vector<std::string> formats;
   std::string against;
+  std::string kernel;
   int64_t rows = 0, cols = 0;
   std::vector<int64_t> tokens{1, 8, 512};
   uint64_t seed = 1;
@@ -275,11 +276,12 @@ Expected<int> bench_on_cuda(const Options& options) {
       return fail("{} is for the kernels of the CPU; --device cuda times all of its own, from cold memory", flag);
   }
   return bench_gemm_cuda({options.formats, options.tokens, options.rows, options.cols, options.common.lane,
-                          static_cast<int>(options.sampling.repeats), options.seed, options.common.json});
+                          options.kernel, static_cast<int>(options.sampling.repeats), options.seed, options.common.json});
 }
 
 Expected<int> bench_gemm(const Options& options) {
   if (options.common.device == "cuda") return bench_on_cuda(options);
+  if (!options.kernel.empty()) return fail("--kernel is for the kernels of --device cuda");
   const Expected<Context> context = make_context(options.common);
   if (!context) return fail_with(context);
   if (options.sampling.cold && last_level_cache_bytes() == 0) {
@@ -332,6 +334,8 @@ Command bench_gemm_command(CLI::App& bench) {
   flags.number("--cols", options->cols, 1, int64_t{1} << 24, "Weight columns, K", Need::required);
   flags.numbers("--tokens", options->tokens, "Rows of activations, M");
   flags.choice("--vs", options->against, lane_names(), "Time this lane too, in alternation with --lane");
+  flags.text("--kernel", options->kernel,
+             "With --device cuda: only kernels whose names contain this; those of mma.sync run beside wgmma's only so");
   flags.number("--repeats", options->sampling.repeats, 1, 1000, "Samples per cell");
   flags.seed(options->seed, "Seed of weights and activations");
   flags.toggle("--cold", options->sampling.cold,

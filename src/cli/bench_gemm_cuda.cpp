@@ -71,6 +71,7 @@ Expected<int> bench_gemm_cuda(const CudaGemmOptions& options) {
       progress.show(fmt::format("{}: {} x {} x {}", format, tokens, options.rows, options.cols));
       ProductsOptions problem{.format = format, .tokens = tokens, .rows = options.rows, .cols = options.cols};
       if (options.lane != "auto") problem.lanes = {*staged_type_from_name(options.lane)};
+      problem.kernel = options.kernel;
       problem.seed = options.seed;
       problem.rotation = rotation;
       Expected<Json> cell = products_bench(*kernels, *stream, lt ? &*lt : nullptr, problem);

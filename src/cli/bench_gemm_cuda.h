@@ -10,6 +10,7 @@ struct CudaGemmOptions {
   std::vector<int64_t> tokens;
   int64_t rows = 0, cols = 0;
   std::string lane = "auto";  ///< auto: every lane that has kernels for the format
+  std::string kernel;         ///< as of ProductsOptions
   int rounds = 5;
   uint64_t seed = 1;
   bool json = false;

@@ -105,7 +105,7 @@ class Bench {
       if (!wanted || !cuda::why_no_records(packed_.view().spec, lane).empty()) continue;
       if (const Status s = add_lane(lane, *x); !s) return s;
     }
-    return arms_.empty() ? fail("{}: no kernel of these lanes serves it", options_.format) : Status{};
+    return arms_.empty() ? fail("{}: no kernel of these lanes and names serves it", options_.format) : Status{};
   }
 
   Status add_lane(StagedType lane, const Buffer& x) {
@@ -136,15 +136,22 @@ class Bench {
     }
     const cuda::Records& about = stored.copies.front().about();
     for (const cuda::GemmKernel& kernel : cuda::gemm_kernels()) {
-      if (kernel.staged == lane && cuda::why_not(kernel, about).empty())
+      if (kernel.staged == lane && wanted(kernel) && cuda::why_not(kernel, about).empty())
         arms_.push_back({cuda::name(kernel), lane, &kernel, nullptr, &stored, tokens, {}});
     }
     for (const cuda::GemvKernel& kernel : cuda::gemv_kernels()) {
-      if (lane == StagedType::bf16 && options_.tokens <= kernel.tokens &&
+      if (lane == StagedType::bf16 && named(cuda::name(kernel)) && options_.tokens <= kernel.tokens &&
           cuda::why_not(kernel, about, session_.device()).empty())
         arms_.push_back({cuda::name(kernel), lane, nullptr, &kernel, &stored, tokens, {}});
     }
     return {};
+  }
+
+  bool named(const std::string& kernel) const { return kernel.find(options_.kernel) != std::string::npos; }
+  bool wanted(const cuda::GemmKernel& kernel) const {
+    const bool has_wgmma = session_.device().capability == 90;
+    if (!cuda::why_not(kernel, session_.device()).empty()) return false;
+    return options_.kernel.empty() ? !(kernel.by_mma() && has_wgmma) : named(cuda::name(kernel));
   }
 
   Expected<Staged> stage(const StagingForm& form, const Buffer& x) {
@@ -168,7 +175,7 @@ class Bench {
     const DeviceWeights& weights = arm.weights->copies[copy];
     const StagedTokens& x = arm.tokens->copies[copy];
     if (arm.gemv != nullptr) return kernels_.gemvs.multiply(*arm.gemv, weights, x, y, stream);
-    return kernels_.products->multiply(*arm.gemm, weights, x, y, stream, {options_.promote_cols, 0});
+    return kernels_.products.multiply(*arm.gemm, weights, x, y, stream, {options_.promote_cols, 0});
   }
 
   Status check(KernelArm& arm) {

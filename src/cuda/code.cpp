@@ -11,6 +11,9 @@ alignas(64) constexpr unsigned char kProbe[] = {
 alignas(64) constexpr unsigned char kGemm[] = {
 #include "cuda_gemm_code.inc"
 };
+alignas(64) constexpr unsigned char kGemmMma[] = {
+#include "cuda_gemm_mma_code.inc"
+};
 alignas(64) constexpr unsigned char kGemv[] = {
 #include "cuda_gemv_code.inc"
 };
@@ -25,12 +28,14 @@ alignas(64) constexpr unsigned char kAdditive[] = {
 
 std::span<const std::byte> probe_code() { return std::as_bytes(std::span(kProbe)); }
 std::span<const std::byte> gemm_code() { return std::as_bytes(std::span(kGemm)); }
+std::span<const std::byte> gemm_mma_code() { return std::as_bytes(std::span(kGemmMma)); }
 std::span<const std::byte> gemv_code() { return std::as_bytes(std::span(kGemv)); }
 std::span<const std::byte> activation_code() { return std::as_bytes(std::span(kActivations)); }
 std::span<const std::byte> additive_code() { return std::as_bytes(std::span(kAdditive)); }
 #else
 std::span<const std::byte> probe_code() { return {}; }
 std::span<const std::byte> gemm_code() { return {}; }
+std::span<const std::byte> gemm_mma_code() { return {}; }
 std::span<const std::byte> gemv_code() { return {}; }
 std::span<const std::byte> activation_code() { return {}; }
 std::span<const std::byte> additive_code() { return {}; }

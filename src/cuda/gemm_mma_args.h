@@ -21,7 +21,6 @@ struct GemmMmaArgs {
   int32_t panels;
   int32_t words;         ///< of a row and record
   int32_t record_bytes;  ///< of one record
-  int32_t row_blocks;    ///< s8.block: weights have a scale for each 256 columns; else of the row
   int32_t bf16_scales;
   int32_t zero;
   uint32_t magic, selector, step;

@@ -10,7 +10,8 @@ namespace octalane::cuda {
 enum class MmaDrain {
   none,    ///< bf16: fp32 sums are the output
   row,     ///< s8.row
-  blocks,  ///< s8.xblock and s8.block: every 256 columns
+  xblock,  ///< s8.xblock: every 256 columns
+  block,   ///< s8.block: likewise
   group,   ///< s8.group: every group of columns
   nested,  ///< s8.nested: groups of 32 as integers, every 256 columns
 };
@@ -26,13 +27,14 @@ struct GemmMmaShape {
   static constexpr int kGroup = Group;                     ///< s8.group; else 0
   static constexpr bool kWide = kDrain == MmaDrain::none;  ///< 16-bit operands
   static constexpr bool kBias = kForm == Form::pair || kForm == Form::nested;
-  static constexpr bool kLasting = kDrain == MmaDrain::blocks || kDrain == MmaDrain::nested;  ///< beyond a stage
-  static constexpr bool kOutput = kWide || kDrain == MmaDrain::row;                           ///< no totals
+  static constexpr bool kBlocks = kDrain == MmaDrain::xblock || kDrain == MmaDrain::block;
+  static constexpr bool kLasting = kBlocks || kDrain == MmaDrain::nested;  ///< sums that totals stand beside for long
+  static constexpr bool kOutput = kWide || kDrain == MmaDrain::row;        ///< no totals
   static constexpr int kRows = 128;
   static constexpr int kWarpTokens = kOutput ? kTokens : 64;
   static constexpr int kThreads = kRows * (kTokens / kWarpTokens);
   /// Blocks of a multiprocessor that registers and, on sm_80 (164 KiB), shared memory suffice for.
-  static constexpr int kBlocks = kThreads == 256 ? 1 : kWarpTokens == 128 || kLasting || kGroup > 32 ? 2 : 3;
+  static constexpr int kResident = kThreads == 256 ? 1 : kWarpTokens == 128 || kLasting || kGroup > 32 ? 2 : 3;
   static constexpr int kRecords = kWide ? 1 : 2;  ///< of 64 rows and a stage
   static constexpr int kCodeBytes = kRecordRows * kRecordCols * code_bits(kCode) / 8;
   static constexpr int kRecordBytes = kCodeBytes + kRecordRows * kWords * word_bytes(kForm);  ///< at most
@@ -47,9 +49,9 @@ struct GemmMmaShape {
                                    : kDrain == MmaDrain::group && kBias ? kGroups * kTokens * 4
                                                                         : 0;
   static constexpr int kRowScalesAt = kSumsAt + kSumBytes;
-  static constexpr int kStageBytes = kRowScalesAt + (kDrain == MmaDrain::blocks ? kRows * 4 : 0);
+  static constexpr int kStageBytes = kRowScalesAt + (kDrain == MmaDrain::block ? kRows * 4 : 0);
   static_assert(kStageBytes % 128 == 0);
-  static constexpr int kMostShared = (kBlocks == 3 ? 53 : 80) * 1024, kFit = kMostShared / kStageBytes;
+  static constexpr int kMostShared = (kResident == 3 ? 53 : 80) * 1024, kFit = kMostShared / kStageBytes;
   static constexpr int kStages = kFit < 2 ? 2 : kFit > 4 ? 4 : kFit;
   static constexpr int kSharedBytes = kStages * kStageBytes;
   static_assert(kSharedBytes <= 99 * 1024);  // of sm_86 and sm_89

@@ -45,6 +45,7 @@ struct Candidate {
   int tile_tokens = 0;  ///< of a tile; of a launch
   int64_t least_tokens = 1;
   bool writes_bf16 = true;
+  bool by_mma = false;  ///< a gemm on mma.sync, not wgmma
   int64_t weight_bytes = 0;
   std::string refusal{};  ///< why it cannot run at all; empty = it can
   const GemmKernel* gemm = nullptr;

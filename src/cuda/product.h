@@ -1,6 +1,9 @@
 // Products on a device: weights that stay in its memory, and launches of the kernels that multiply them.
 #pragma once
 
+#include <optional>
+#include <vector>
+
 #include "cuda/gemm_table.h"
 #include "cuda/session.h"
 
@@ -57,21 +60,27 @@ struct ProductOptions {
   Address clocks = 0;  ///< two uint64 on the device: clocks and nanoseconds of the first block
 };
 
-/// The product kernels of a device.
+/// The product kernels of a device of compute capability 8.0 and later.
 class Products {
  public:
+  /// Errors: a build without device code, a device that has none here, the driver's.
   static Expected<Products> load(const Session& session);
 
-  /// Enqueues y = x W^T; may be captured. Errors: a kernel that cannot serve the weights, an output it cannot write,
-  /// the driver's.
+  /// Enqueues y = x W^T; may be captured. Errors: a kernel that cannot serve the weights or is not of this device, an
+  /// output it cannot write, the driver's.
   Status multiply(const GemmKernel& kernel, const DeviceWeights& weights, const StagedTokens& x, const Output& y,
                   const Stream& stream, const ProductOptions& options = {}) const;
 
  private:
-  Products(const Session& session, Module module) : session_(&session), module_(std::move(module)) {}
+  explicit Products(const Session& session) : session_(&session) {}
+  Status multiply_by_wgmma(const GemmKernel& kernel, const DeviceWeights& weights, const StagedTokens& x,
+                           const Output& y, const Stream& stream, const ProductOptions& options) const;
+  Status multiply_by_mma(const GemmKernel& kernel, const DeviceWeights& weights, const StagedTokens& x, const Output& y,
+                         const Stream& stream, const ProductOptions& options) const;
+  FunctionHandle function(const GemmKernel& kernel) const;
   const Session* session_;
-  Module module_;
-  std::vector<FunctionHandle> functions_;  ///< in the table's order
+  std::optional<Module> wgmma_module_, mma_module_;
+  std::vector<FunctionHandle> functions_;  ///< in the table's order; null: not of this device
 };
 
 }  // namespace octalane::cuda

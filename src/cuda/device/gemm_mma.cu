@@ -22,10 +22,10 @@ __device__ __forceinline__ void gemm_mma(const GemmMmaArgs& args) {
   }
 }
 
-#define GEMM(function, drain, code, form, ...)                                          \
+#define GEMM(function, drain, code, form, least, ...)                                   \
   extern "C" __global__ void __launch_bounds__(                                         \
       GemmMmaShape<MmaDrain::drain, Code::code, Form::form, __VA_ARGS__>::kThreads,     \
-      GemmMmaShape<MmaDrain::drain, Code::code, Form::form, __VA_ARGS__>::kBlocks)      \
+      GemmMmaShape<MmaDrain::drain, Code::code, Form::form, __VA_ARGS__>::kResident)    \
       function(const __grid_constant__ GemmMmaArgs args) {                              \
     gemm_mma<GemmMmaShape<MmaDrain::drain, Code::code, Form::form, __VA_ARGS__>>(args); \
   }

@@ -81,7 +81,7 @@ __device__ __forceinline__ void copy_stage(const GemmMmaArgs& args, const MmaPla
     if constexpr (S::kDrain == MmaDrain::nested) {
       static_assert(S::kSumBytes == S::kThreads * 16);
       copy_16(to + S::kSumsAt + thread * 16, args.token_minima + from * 16 + thread * 8);
-    } else if (args.row_blocks) {
+    } else if constexpr (S::kDrain == MmaDrain::block) {
       copy_rows<S, 1, S::kRows>(to + S::kRowScalesAt,
                                 args.weight_scales + static_cast<int64_t>(k / 2) * args.padded_rows + place.tile_row,
                                 0);
@@ -203,7 +203,7 @@ __device__ __forceinline__ void load_row_scales(const float* from, float (&to)[2
 template <class S>
 __device__ __forceinline__ void multiply_whole(const GemmMmaArgs& args, const MmaPlace& place, uint8_t* shared) {
   using Sum = std::conditional_t<S::kWide, float, int>;
-  constexpr bool kBlocks = S::kDrain == MmaDrain::blocks;
+  constexpr bool kBlocks = S::kBlocks, kBlock = S::kDrain == MmaDrain::block;
   constexpr int kEights = S::kWarpTokens / 8;
   const uint32_t base = shared_address(shared);
   const MmaWeights<S> weights(args, place, base);
@@ -277,7 +277,7 @@ __device__ __forceinline__ void multiply_whole(const GemmMmaArgs& args, const Mm
     if constexpr (kBlocks) {
       if (k % 2 == 0 && k + 1 < args.panels) return;
       float rows[2][2] = {{1, 1}, {1, 1}};
-      if (args.row_blocks)
+      if constexpr (kBlock)
         load_row_scales(reinterpret_cast<const float*>(shared + stage + S::kRowScalesAt) + place.row, rows);
       const float* const scales = reinterpret_cast<const float*>(shared + stage + S::kScalesAt) + place.token;
 #pragma unroll
@@ -286,7 +286,9 @@ __device__ __forceinline__ void multiply_whole(const GemmMmaArgs& args, const Mm
 #pragma unroll
         for (int n = 0; n < 8; ++n) {
           const int i = n / 4, e = n % 4;
-          totals[i][o][e] = fmaf(lowered(sums[i][o][e]) * rows[i][e / 2], e % 2 ? token.y : token.x, totals[i][o][e]);
+          float value = lowered(sums[i][o][e]);
+          if constexpr (kBlock) value *= rows[i][e / 2];
+          totals[i][o][e] = fmaf(value, e % 2 ? token.y : token.x, totals[i][o][e]);
         }
       }
       begin();
@@ -294,8 +296,7 @@ __device__ __forceinline__ void multiply_whole(const GemmMmaArgs& args, const Mm
   });
 
   float rows[2][2] = {{1, 1}, {1, 1}};
-  if (!S::kWide && (!kBlocks || !args.row_blocks))
-    load_row_scales(args.weight_scales + place.tile_row + place.row, rows);
+  if constexpr (!S::kWide && !kBlock) load_row_scales(args.weight_scales + place.tile_row + place.row, rows);
   write_outputs<S>(args, place, [&](int i, int o, float(&values)[4]) {
     float2 token{1, 1};
     if constexpr (S::kDrain == MmaDrain::row)
@@ -303,7 +304,8 @@ __device__ __forceinline__ void multiply_whole(const GemmMmaArgs& args, const Mm
 #pragma unroll
     for (int e = 0; e < 4; ++e) {
       if constexpr (S::kWide) values[e] = sums[i][o][e];
-      if constexpr (kBlocks) values[e] = totals[i][o][e] * rows[i][e / 2];
+      if constexpr (kBlock) values[e] = totals[i][o][e];
+      if constexpr (kBlocks && !kBlock) values[e] = totals[i][o][e] * rows[i][e / 2];
       if constexpr (S::kDrain == MmaDrain::row)
         values[e] = static_cast<float>(sums[i][o][e]) * (e % 2 ? token.y : token.x) * rows[i][e / 2];
     }

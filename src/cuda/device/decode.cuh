@@ -1,16 +1,11 @@
 // From the codes of a record to the left operands of a matrix instruction. See cuda/records.h for their order.
 #pragma once
 
-#include "cuda/device/async.cuh"
+#include "cuda/device/instructions.cuh"
+#include "cuda/device/shared.cuh"
 #include "cuda/gemm_shapes.h"
 
 namespace octalane::cuda {
-
-__device__ __forceinline__ uint32_t permute(uint32_t a, uint32_t b, uint32_t selector) {
-  uint32_t d;
-  asm("prmt.b32 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(selector));
-  return d;
-}
 
 /// Entries of a table of 16 bytes, by the low four nibbles of `codes`: two lookups of eight entries, and a choice by
 /// the top bit of each nibble.
@@ -85,8 +80,7 @@ struct Scale {
 
 /// fp32 of the low 16 bits, which are a bfloat16 or a binary16.
 __device__ __forceinline__ float widen(uint32_t bits, bool is_bf16) {
-  float value;
-  asm("{ .reg .b16 h; cvt.u16.u32 h, %1; cvt.f32.f16 %0, h; }" : "=f"(value) : "r"(bits));
+  const float value = widen_f16(bits);
   return is_bf16 ? __uint_as_float(bits << 16) : value;
 }
 
@@ -118,12 +112,6 @@ __device__ __forceinline__ void weights_of(uint32_t bytes, const Scale& scale, c
     w[e] = kLevelFirst ? __fmul_rn(lifted + args.offset, scale.scale) : fmaf(lifted, scale.scale, less);
     if constexpr (kBias) w[e] = __fadd_rn(w[e], scale.bias);
   }
-}
-
-__device__ __forceinline__ uint32_t pack_bf16(float low, float high) {
-  uint32_t pair;
-  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
-  return pair;
 }
 
 }  // namespace octalane::cuda

@@ -4,6 +4,7 @@
 // of these.
 #pragma once
 
+#include "cuda/device/async.cuh"
 #include "cuda/device/decode.cuh"
 #include "cuda/device/instructions.cuh"
 #include "cuda/device/wgmma_registers.cuh"

@@ -56,6 +56,24 @@ __device__ __forceinline__ uint32_t cached_32(const void* from) {
   return v;
 }
 
+/// Four of the eight bytes of a and b, by the nibbles of the selector; its bit 3 repeats the byte's sign.
+__device__ __forceinline__ uint32_t permute(uint32_t a, uint32_t b, uint32_t selector) {
+  uint32_t d;
+  asm("prmt.b32 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(selector));
+  return d;
+}
+/// fp32 of the binary16 in the low 16 bits.
+__device__ __forceinline__ float widen_f16(uint32_t bits) {
+  float value;
+  asm("{ .reg .b16 h; cvt.u16.u32 h, %1; cvt.f32.f16 %0, h; }" : "=f"(value) : "r"(bits));
+  return value;
+}
+__device__ __forceinline__ uint32_t pack_bf16(float low, float high) {
+  uint32_t pair;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+  return pair;
+}
+
 /// (a & mask) | bits and (a & mask) ^ bits, which the compiler makes two instructions of where both are constants.
 __device__ __forceinline__ uint32_t and_or(uint32_t a, uint32_t mask, uint32_t bits) {
   uint32_t d;

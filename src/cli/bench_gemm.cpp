@@ -276,7 +276,8 @@ Expected<int> bench_on_cuda(const Options& options) {
       return fail("{} is for the kernels of the CPU; --device cuda times all of its own, from cold memory", flag);
   }
   return bench_gemm_cuda({options.formats, options.tokens, options.rows, options.cols, options.common.lane,
-                          options.kernel, static_cast<int>(options.sampling.repeats), options.seed, options.common.json});
+                          options.kernel, static_cast<int>(options.sampling.repeats), options.seed,
+                          options.common.json});
 }
 
 Expected<int> bench_gemm(const Options& options) {

@@ -291,10 +291,10 @@ TEST(CudaCandidates, on_mma_sync_serve_where_there_is_no_wgmma_alone) {
       SCOPED_TRACE(testing::Message() << spec.name << " " << lane.name);
       for (const int64_t tokens : {17, 64, 128, 500, 4096}) {
         const auto plan = [&](const DeviceInfo& device) {
-          return cuda::choose({tokens, 4096, 4096},
-                              cuda::list_candidates(spec.spec, 4096, 4096, {.forced = lane.type}, cuda::kEncodings,
-                                                    device),
-                              device, nullptr);
+          return cuda::choose(
+              {tokens, 4096, 4096},
+              cuda::list_candidates(spec.spec, 4096, 4096, {.forced = lane.type}, cuda::kEncodings, device), device,
+              nullptr);
         };
         const auto hopper = plan(kDevice), other = plan(ampere);
         if (lane.type == StagedType::f8_row) {

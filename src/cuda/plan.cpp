@@ -80,11 +80,22 @@ class Estimates {
     return nominal_seconds(candidate, problem_, device_) * slowdown(candidate);
   }
 
+  /// Why a candidate is not considered; empty = it is.
+  std::string why_not(const Candidate& candidate) const {
+    if (std::string why = obstacle(candidate, problem_); !why.empty()) return why;
+    if (!candidate.by_mma || rate(candidate) != nullptr) return {};
+    const bool has_wgmma = std::ranges::any_of(candidates_, [&](const Candidate& other) {
+      return other.staged == candidate.staged && other.tile_rows > 0 && !other.by_mma &&
+             obstacle(other, problem_).empty();
+    });
+    return has_wgmma ? "on mma.sync, and not measured to be faster than wgmma" : "";
+  }
+
   std::optional<size_t> best() const {
     std::optional<size_t> best;
     double least = 0;
     for (size_t i = 0; i < candidates_.size(); ++i) {
-      if (!may_run(candidates_[i])) continue;
+      if (!why_not(candidates_[i]).empty()) continue;
       const double candidate = seconds(candidates_[i]);
       if (best && !(candidate < least)) continue;
       best = i, least = candidate;
@@ -93,8 +104,6 @@ class Estimates {
   }
 
  private:
-  bool may_run(const Candidate& candidate) const { return obstacle(candidate, problem_).empty(); }
-
   /// How much longer than nominal a kernel without a rate is taken to be: as the worst measured one of its lane and
   /// sort (which may be one that cannot run here), else as the worst of all.
   double slowdown(const Candidate& candidate) const {
@@ -166,7 +175,7 @@ Expected<Plan> choose(const Problem& problem, std::span<const Candidate> candida
   }
   for (size_t i = 0; i < candidates.size(); ++i) {
     if (i == winner) continue;
-    std::string why = obstacle(candidates[i], problem);
+    std::string why = estimates.why_not(candidates[i]);
     if (why.empty()) {
       why = fmt::format("estimated {:.2f}x the time of the winner", estimates.seconds(candidates[i]) / plan.seconds);
     }

@@ -235,20 +235,20 @@ TEST_F(FakeLinear, runs_where_there_are_neither_clusters_nor_wgmma) {
   EXPECT_EQ(linear->multiply({4096, true, 2, 1024, 1024}, {8192, true, 200}, workspace, *stream_).error().message,
             "layer: wanted a workspace of 8192 bytes for partial sums, got 8191");
 
-  EXPECT_EQ(kernel_of(*linear, 512), "bf16_gemm_128x128x64_mma-nibble-single-g32");
+  EXPECT_EQ(kernel_of(*linear, 512), "bf16_gemm_128x64x64_mma-nibble-single-g32");
   const int64_t bytes = linear->workspace_bytes(512);
   const auto more = session_->allocate(bytes);
   fake_work().launches.clear();
   // Some of its stride is left free: a bfloat16 output needs no more than its alignment.
   EXPECT_TRUE(linear->multiply({4096, true, 512, 1024, 1024}, {8192, false, 201}, {more->address(), bytes}, *stream_));
   ASSERT_EQ(fake_work().launches.size(), 2u);
-  EXPECT_EQ(fake_work().launches[1].function, "mma_bf16_nibble_single_128x128");
-  EXPECT_EQ(fake_work().launches[1].blocks, 4u * 2u);
+  EXPECT_EQ(fake_work().launches[1].function, "mma_bf16_nibble_single_128x64");
+  EXPECT_EQ(fake_work().launches[1].blocks, 8u * 2u);
   EXPECT_EQ(fake_work().launches[1].threads, 128u);
 
   const auto row = bind(sound_planes(), {.forced = StagedType::s8_row});
   ASSERT_TRUE(row) << row.error().message;
-  EXPECT_THAT(kernel_of(*row, 512), HasSubstr("s8.row_gemm_128x128x128_mma-nibble-g32"));
+  EXPECT_THAT(kernel_of(*row, 512), HasSubstr("s8.row_gemm_128x64x128_mma-nibble-g32"));
   EXPECT_THAT(bind(sound_planes(), {.forced = StagedType::f8_row}).error().message,
               HasSubstr("wanted compute capability 9.0, got 8.0"));
 }

@@ -34,7 +34,10 @@ struct GemmMmaShape {
   static constexpr int kWarpTokens = kOutput ? kTokens : 64;
   static constexpr int kThreads = kRows * (kTokens / kWarpTokens);
   /// Blocks of a multiprocessor that registers and, on sm_80 (164 KiB), shared memory suffice for.
-  static constexpr int kResident = kThreads == 256 ? 1 : kWarpTokens == 128 || kLasting || kGroup > 32 ? 2 : 3;
+  static constexpr int kResident = kThreads == 256                                          ? 1
+                                   : kWarpTokens == 128 || kLasting                         ? 2
+                                   : kGroup == 0 || (kGroup == 32 && kCode == Code::nibble) ? 3
+                                                                                            : 2;
   static constexpr int kRecords = kWide ? 1 : 2;  ///< of 64 rows and a stage
   static constexpr int kCodeBytes = kRecordRows * kRecordCols * code_bits(kCode) / 8;
   static constexpr int kRecordBytes = kCodeBytes + kRecordRows * kWords * word_bytes(kForm);  ///< at most

@@ -30,8 +30,8 @@ __device__ __forceinline__ void multiply_groups(const GemmMmaArgs& args, const M
     for (int n = 0; n < 8; ++n) {
       const int i = n / 4, e = n % 4;
       const Scale& row = rows[i][e / 2];
-      const float dot = lowered(sums[i][e]);
-      const float t = S::kBias ? fmaf(row.scale, dot, row.bias * (e % 2 ? codes.y : codes.x)) : row.scale * dot;
+      const float t = S::kBias ? fmaf(row.scale, lowered(sums[i][e]), row.bias * (e % 2 ? codes.y : codes.x))
+                               : lowered(sums[i][e], row.scale);
       totals[i][o][e] = fmaf(e % 2 ? scales.y : scales.x, t, totals[i][o][e]);
     }
   };

@@ -171,5 +171,10 @@ TEST(BenchModel, has_a_row_for_each_length) {
   expect_error(octalane({"bench", "model", "-m", tiny_model(), "--prompt", "513"}), 1, "wanted at most 512");
 }
 
+TEST(BenchGemm, takes_names_of_kernels_of_a_device_alone) {
+  expect_error(octalane({"bench", "gemm", "--format", "q4_0", "--rows", "32", "--cols", "32", "--kernel", "_mma-"}), 1,
+               "--kernel is for the kernels of --device cuda");
+}
+
 }  // namespace
 }  // namespace octalane::cli_test

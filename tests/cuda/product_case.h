@@ -163,6 +163,34 @@ inline Planes planes_for(const cuda::GemmKernel& kernel, const WeightSpec& spec,
   return planes;
 }
 
+/// The same, but all codes of a row are the highest level or, in every other row, the lowest: with activations of one
+/// size the largest sums that there are.
+inline Planes extreme_planes(const cuda::GemmKernel& kernel, const WeightSpec& spec, int64_t rows, int64_t cols) {
+  Planes planes = planes_for(kernel, spec, rows, cols, 15);
+  const bool table = spec.code.map == CodeMap::table;
+  uint8_t lowest = 0, highest = static_cast<uint8_t>((1 << spec.code.bits) - 1);
+  for (uint8_t c = 0; table && c < 16; ++c) {
+    if (spec.code.table[c] < spec.code.table[lowest]) lowest = c;
+    if (spec.code.table[c] > spec.code.table[highest]) highest = c;
+  }
+  for (int64_t n = 0; n < rows; ++n) {
+    for (int64_t k = 0; k < cols; ++k) planes.row(n).codes[k] = n % 2 == 0 ? highest : lowest;
+  }
+  return planes;
+}
+/// Weights that a bias moves to one side are not re-encoded.
+inline bool has_extremes(const cuda::GemmKernel& kernel, const WeightSpec& spec) {
+  return !restaged(kernel.staged) || !spec.scale.has_bias;
+}
+/// Rows of 1 and of -1 in turns.
+inline Activations extreme_activations(int64_t tokens, int64_t cols) {
+  Activations x = Activations::random(tokens, cols, 16);
+  for (int64_t m = 0; m < tokens; ++m) {
+    for (int64_t k = 0; k < cols; ++k) x.at(m, k) = m % 2 == 0 ? 1.0f : -1.0f;
+  }
+  return x;
+}
+
 /// Records of the kernel's weights, or "" and why it does not take these.
 inline std::string why_not(const cuda::GemmKernel& kernel, const WeightSpec& spec) {
   if (const std::string why = cuda::why_no_records(spec, kernel.staged); !why.empty()) return why;

@@ -69,6 +69,16 @@ TEST_P(CudaSoftwareProduct, matches_scalar_for_ragged_shapes) {
   });
 }
 
+TEST_P(CudaSoftwareProduct, holds_the_largest_sums) {
+  for_each_served(kernel(), [&](const WeightSpec& spec) {
+    if (!has_extremes(kernel(), spec)) return;
+    const Planes planes = extreme_planes(kernel(), spec, 4, 256);
+    const Activations x = extreme_activations(3, 256);
+    DeviceProduct product(device(), kernel(), planes, x.view());
+    expect_right(kernel(), planes, product, product.run(true));
+  });
+}
+
 TEST_P(CudaSoftwareProduct, writes_bfloat16_of_the_same_sums) {
   bool done = false;
   for_each_served(kernel(), [&](const WeightSpec& spec) {

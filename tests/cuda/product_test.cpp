@@ -64,6 +64,16 @@ TEST_P(CudaProduct, writes_bfloat16_of_the_same_sums_and_the_same_every_time) {
   });
 }
 
+TEST_P(CudaProduct, holds_the_largest_sums) {
+  for_each_served(kernel(), [&](const WeightSpec& spec) {
+    if (!has_extremes(kernel(), spec)) return;
+    const Planes planes = extreme_planes(kernel(), spec, 70, 2048);
+    const Activations x = extreme_activations(9, 2048);
+    DeviceProduct product(device(), kernel(), planes, x.view());
+    expect_right(kernel(), planes, product, product.run(true));
+  });
+}
+
 TEST_P(CudaProduct, a_token_does_not_see_how_many_there_are) {
   for_each_served(kernel(), [&](const WeightSpec& spec) {
     const Planes planes = planes_for(kernel(), spec, 140, 768, 9);

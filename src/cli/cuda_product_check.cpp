@@ -29,15 +29,29 @@ Status read(const cuda::Stream& stream, cuda::Address from, std::vector<T>& to) 
 
 /// A token as it was multiplied, in fp64.
 Expected<std::vector<double>> token(const cuda::Stream& stream, const CheckedProduct& product, int64_t m) {
-  const int64_t cols = product.weights.cols, padded = cuda::padded_columns(cols);
+  const int64_t cols = product.weights.cols, padded = cuda::staged_columns(product.form, cols);
   std::vector<double> out(static_cast<size_t>(cols));
-  if (product.form.element == cuda::StagedElement::bf16) {
+  std::vector<float> scale(1);
+  if (product.form.element == cuda::StagedElement::bf16 || product.form.element == cuda::StagedElement::f16) {
+    const bool is_f16 = product.form.element == cuda::StagedElement::f16;
     std::vector<uint16_t> bits(static_cast<size_t>(padded));
     if (const Status s = read(stream, product.staged.x + static_cast<cuda::Address>(m * padded * 2), bits); !s)
       return fail_with(s);
+    if (is_f16) {
+      if (const Status s = read(stream, product.staged.scales + static_cast<cuda::Address>(m * 4), scale); !s)
+        return fail_with(s);
+    }
     for (int64_t k = 0; k < cols; ++k) {
-      const int64_t at = k / 16 * 16 + cuda::bf16_position(static_cast<int>(k % 16));
-      out[static_cast<size_t>(k)] = bf16_to_f32(bits[static_cast<size_t>(at)]);
+      double& value = out[static_cast<size_t>(k)];
+      if (!is_f16) {
+        const int64_t at = k / 16 * 16 + cuda::bf16_position(static_cast<int>(k % 16));
+        value = bf16_to_f32(bits[static_cast<size_t>(at)]);
+        continue;
+      }
+      const cuda::Code code = product.form.code;
+      const int64_t at = k / 32 * 32 + cuda::f16_position(static_cast<int>(k % 32), code);
+      value = std::ldexp(double{f16_to_f32(bits[static_cast<size_t>(at)])} * scale[0], -cuda::kF16Exponent);
+      if (k / 16 % 2 == 1) value /= cuda::f16_second_scale(code);
     }
     return out;
   }
@@ -45,7 +59,6 @@ Expected<std::vector<double>> token(const cuda::Stream& stream, const CheckedPro
   if (const Status s = read(stream, product.staged.x + static_cast<cuda::Address>(m * padded), codes); !s)
     return fail_with(s);
   const int64_t group = product.form.group == 0 ? cols : product.form.group;
-  std::vector<float> scale(1);
   for (int64_t k = 0; k < cols; ++k) {
     if (k % group == 0) {
       const int64_t at = k / group * cuda::padded_tokens(product.staged.tokens) + m;

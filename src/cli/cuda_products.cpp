@@ -47,7 +47,7 @@ struct KernelArm {
   const cuda::GemvKernel* gemv = nullptr;
   Stored* weights = nullptr;
   Staged* tokens = nullptr;
-  ProductErrors errors;
+  ProductErrors errors{};
 };
 
 class Bench {
@@ -123,26 +123,25 @@ class Bench {
         stored.copies.push_back(std::move(*copy));
       }
     }
-    const StagingForm form = cuda::staging_form(lane, packed_.view().spec.scale.group);
-    Staged* tokens = nullptr;
-    for (auto& staged : staged_) {
-      if (staged->form == form) tokens = staged.get();
-    }
-    if (tokens == nullptr) {
-      Expected<Staged> made = stage(form, x);
-      if (!made) return fail_with(made);
-      staged_.push_back(std::make_unique<Staged>(std::move(*made)));
-      tokens = staged_.back().get();
-    }
     const cuda::Records& about = stored.copies.front().about();
+    const auto add = [&](KernelArm arm, const StagingForm& form) -> Status {
+      const Expected<Staged*> tokens = staged(form, x);
+      if (!tokens) return fail_with(tokens);
+      arm.weights = &stored, arm.tokens = *tokens;
+      arms_.push_back(std::move(arm));
+      return {};
+    };
     for (const cuda::GemmKernel& kernel : cuda::gemm_kernels()) {
-      if (kernel.staged == lane && wanted(kernel) && cuda::why_not(kernel, about).empty())
-        arms_.push_back({cuda::name(kernel), lane, &kernel, nullptr, &stored, tokens, {}});
+      if (kernel.staged != lane || !wanted(kernel) || !cuda::why_not(kernel, about).empty()) continue;
+      const StagingForm form = cuda::staging_form(lane, packed_.view().spec.scale.group);
+      if (const Status s = add({.name = cuda::name(kernel), .lane = lane, .gemm = &kernel}, form); !s) return s;
     }
     for (const cuda::GemvKernel& kernel : cuda::gemv_kernels()) {
-      if (lane == StagedType::bf16 && named(cuda::name(kernel)) && options_.tokens <= kernel.tokens &&
-          cuda::why_not(kernel, about, session_.device()).empty())
-        arms_.push_back({cuda::name(kernel), lane, nullptr, &kernel, &stored, tokens, {}});
+      if (lane != StagedType::bf16 || !named(cuda::name(kernel)) || options_.tokens > kernel.tokens ||
+          !cuda::why_not(kernel, about, session_.device()).empty())
+        continue;
+      const StagingForm form = cuda::staging_form(kernel);
+      if (const Status s = add({.name = cuda::name(kernel), .lane = lane, .gemv = &kernel}, form); !s) return s;
     }
     return {};
   }
@@ -152,6 +151,17 @@ class Bench {
     const bool has_wgmma = session_.device().capability == 90;
     if (!cuda::why_not(kernel, session_.device()).empty()) return false;
     return options_.kernel.empty() ? !(kernel.by_mma() && has_wgmma) : named(cuda::name(kernel));
+  }
+
+  /// Activations in this form, staged once.
+  Expected<Staged*> staged(const StagingForm& form, const Buffer& x) {
+    for (auto& staged : staged_) {
+      if (staged->form == form) return staged.get();
+    }
+    Expected<Staged> made = stage(form, x);
+    if (!made) return fail_with(made);
+    staged_.push_back(std::make_unique<Staged>(std::move(*made)));
+    return staged_.back().get();
   }
 
   Expected<Staged> stage(const StagingForm& form, const Buffer& x) {

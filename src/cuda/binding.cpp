@@ -76,7 +76,6 @@ Candidate gemv_candidate(const GemvKernel& kernel, const Described& described, c
   Candidate candidate{.kernel = name(kernel),
                       .staged = StagedType::bf16,
                       .tile_tokens = kernel.tokens,
-                      .least_tokens = kernel.tokens == 8 ? 1 : 9,
                       .writes_bf16 = false,
                       .refusal = refused_lane(StagedType::bf16, lanes),
                       .gemv = &kernel};

@@ -16,23 +16,29 @@ namespace {
 constexpr int kCapability = 80, kCapabilityOfClusters = 90;
 constexpr int64_t kMostRowBlocks = 65535;  // of a grid's second dimension
 
-#define OCTALANE_GEMV(code, group) \
-  {"gemv_" #code "_" #group "_8", Code::code, group, 8}, { "gemv_" #code "_" #group "_16", Code::code, group, 16 }
+#define OCTALANE_GEMV(code, group, tokens) \
+  { "gemv_" #code "_" #group "_" #tokens, Code::code, group, tokens }
+#define OCTALANE_GEMVS(code, group)                                                            \
+  OCTALANE_GEMV(code, group, 1), OCTALANE_GEMV(code, group, 4), OCTALANE_GEMV(code, group, 8), \
+      OCTALANE_GEMV(code, group, 16)
 constexpr GemvKernel kKernels[] = {
-    OCTALANE_GEMV(nibble, 16), OCTALANE_GEMV(nibble, 32), OCTALANE_GEMV(nibble, 64),
-    OCTALANE_GEMV(table, 16),  OCTALANE_GEMV(table, 32),  OCTALANE_GEMV(table, 64),
-    OCTALANE_GEMV(byte, 16),   OCTALANE_GEMV(byte, 32),   OCTALANE_GEMV(byte, 64),
+    OCTALANE_GEMVS(nibble, 16), OCTALANE_GEMVS(nibble, 32), OCTALANE_GEMVS(nibble, 64),
+    OCTALANE_GEMVS(table, 16),  OCTALANE_GEMVS(table, 32),  OCTALANE_GEMVS(table, 64),
+    OCTALANE_GEMVS(byte, 16),   OCTALANE_GEMVS(byte, 32),   OCTALANE_GEMVS(byte, 64),
 };
+#undef OCTALANE_GEMVS
 #undef OCTALANE_GEMV
-
-bool is_small(const GemvKernel& kernel) { return kernel.tokens == 8; }
 
 const char* code_name(Code code) { return code == Code::nibble ? "nibble" : code == Code::table ? "table" : "byte"; }
 
 int panels_of(const Records& weights) { return static_cast<int>(weights.padded_cols / kPanelCols); }
 
-int slices_of(const Records& weights) {
-  return gemv_slices(panels_of(weights), static_cast<int>(weights.padded_rows / kGemvRows));
+int slices_of(const GemvKernel& kernel, const Records& weights) {
+  return gemv_slices(panels_of(weights), static_cast<int>(weights.padded_rows / kGemvRows), kernel.tokens);
+}
+
+GemvFormat format_of(const GemvKernel& kernel, const Records& weights) {
+  return {code_bits(kernel.code), kernel.group, weights.layout.word_bytes, kernel.code == Code::table};
 }
 
 int group_of(const Records& weights) { return kRecordCols / weights.layout.words; }
@@ -41,20 +47,22 @@ int group_of(const Records& weights) { return kRecordCols / weights.layout.words
 
 std::span<const GemvKernel> gemv_kernels() { return kKernels; }
 
+StagingForm staging_form(const GemvKernel& kernel) {
+  return {.element = StagedElement::f16, .group = kernel.group, .code = kernel.code};
+}
+
 std::string name(const GemvKernel& kernel) {
   return fmt::format("bf16_gemv_{}x{}x{}_cuda-{}-g{}", kGemvRows, kernel.tokens, kRecordCols, code_name(kernel.code),
                      kernel.group);
 }
 
 int tokens_at_once(const GemvKernel& kernel, const Records& weights, const DeviceInfo& device) {
-  const auto fits = [&](int tokens) {
-    const GemvShared shared = gemv_shared(panels_of(weights), slices_of(weights), tokens, kernel.tokens, kernel.group,
-                                          kernel.code == Code::table);
-    return shared.bytes <= device.shared_bytes_per_block;
-  };
-  if (!is_small(kernel)) return fits(kernel.tokens) ? kernel.tokens : 0;
   int tokens = kernel.tokens;
-  while (tokens > 0 && !fits(tokens)) --tokens;
+  while (tokens > 0 &&
+         gemv_shared(panels_of(weights), slices_of(kernel, weights), tokens, kernel.tokens, format_of(kernel, weights))
+                 .bytes > device.shared_bytes_per_block) {
+    --tokens;
+  }
   return tokens;
 }
 
@@ -74,21 +82,18 @@ std::string why_not(const GemvKernel& kernel, const Records& weights, const Devi
                        weights.group);
   }
   if (weights.scales == ScaleWords::nested && kernel.group == 64) return "nested scales need groups of 16 or 32";
-  if (kernel.code != Code::table && (weights.zero < -127 || weights.zero > 128)) {
-    return fmt::format("wanted codes with a zero of -127 to 128, got {}", weights.zero);
-  }
   if (weights.padded_rows / kGemvRows > kMostRowBlocks) {
     return fmt::format("wanted at most {} rows, got {}", kMostRowBlocks * kGemvRows, weights.rows);
   }
   if (tokens_at_once(kernel, weights, device) > 0) return {};
-  return fmt::format("{} of {} columns do not fit {} bytes of shared memory",
-                     is_small(kernel) ? "the parts of a token" : "16 tokens", weights.cols,
+  return fmt::format("the parts of a token of {} columns do not fit {} bytes of shared memory", weights.cols,
                      device.shared_bytes_per_block);
 }
 
 int64_t partial_bytes(const Records& weights, int64_t tokens, const DeviceInfo& device) {
   if (device.capability >= kCapabilityOfClusters) return 0;
-  return slices_of(weights) * std::min<int64_t>(tokens, kGemvTokens) * weights.padded_rows * 4;
+  return gemv_slices(panels_of(weights), static_cast<int>(weights.padded_rows / kGemvRows), kGemvTokens) *
+         std::min<int64_t>(tokens, kGemvTokens) * weights.padded_rows * 4;
 }
 
 Expected<Gemvs> Gemvs::load(const Session& session) {
@@ -118,13 +123,10 @@ Status Gemvs::multiply(const GemvKernel& kernel, const DeviceWeights& weights, c
   if (partials == 0 && device.capability < kCapabilityOfClusters) {
     return fail("cuda: {}: wanted memory for partial sums, as the device has no clusters, got none", name(kernel));
   }
-  // A kernel of 16 tokens has places for all of them; its sister only for those that there are.
-  const GemvKernel& small = is_small(kernel) ? kernel : *(&kernel - 1);
   const int most = tokens_at_once(kernel, weights.about(), device);
   for (int64_t first = 0; first < x.tokens;) {
     const auto tokens = static_cast<int>(std::min<int64_t>(most, x.tokens - first));
-    const GemvKernel& chosen = tokens <= small.tokens ? small : kernel;
-    if (const Status s = launch(chosen, weights, x, y, {first, tokens}, stream, partials); !s) return s;
+    if (const Status s = launch(kernel, weights, x, y, {first, tokens}, stream, partials); !s) return s;
     first += tokens;
   }
   return {};
@@ -136,22 +138,23 @@ Status Gemvs::launch(const GemvKernel& kernel, const DeviceWeights& weights, con
   GemvArgs args{};
   args.records = pointer<const uint8_t>(weights.records());
   args.supers = pointer<const uint32_t>(weights.supers());
-  args.x = pointer<const uint16_t>(x.x + static_cast<Address>(part.first * about.padded_cols * 2));
+  const int64_t cols = gemv_cols(panels_of(about));
+  args.x = pointer<const uint16_t>(x.x + static_cast<Address>(part.first * cols * 2));
+  args.x_scales = pointer<const float>(x.scales + static_cast<Address>(part.first * 4));
+  args.x_sums = pointer<const float>(x.sums + static_cast<Address>(part.first * (cols / kernel.group) * 4));
   args.y = pointer<float>(y.address + static_cast<Address>(part.first * y.stride * 4));
   args.partials = pointer<float>(partials);
-  args.x_stride = about.padded_cols;
   args.y_stride = y.stride;
   args.tokens = part.tokens;
   args.rows = static_cast<int32_t>(about.rows);
   args.padded_rows = static_cast<int32_t>(about.padded_rows);
   args.panels = panels_of(about);
-  args.slices = slices_of(about);
-  args.record_bytes = about.layout.bytes;
+  args.slices = slices_of(kernel, about);
   args.scale_words = static_cast<int32_t>(about.scales);
   args.zero = about.zero;
   std::memcpy(args.table, about.table.data(), sizeof args.table);
   const GemvLaunch launch =
-      gemv_launch(part.tokens, args.padded_rows, args.panels, kernel.group, kernel.code == Code::table);
+      gemv_launch(part.tokens, kernel.tokens, args.padded_rows, args.panels, format_of(kernel, about));
   const Grid grid{.blocks = launch.slices,
                   .threads = kGemvThreads,
                   .shared_bytes = launch.shared_bytes,

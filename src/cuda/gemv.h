@@ -4,7 +4,7 @@
 #include <span>
 #include <string>
 
-#include "cuda/product.h"
+#include "cuda/staging.h"
 
 namespace octalane::cuda {
 
@@ -13,17 +13,20 @@ struct GemvKernel {
   const char* function;  ///< of device code
   Code code;
   int group;   ///< columns of a scale: 16, 32, or 64 for all larger ones
-  int tokens;  ///< of a launch, at most: 8 or 16
+  int tokens;  ///< of a launch, at most: 1, 4, 8 or 16
 };
 
-/// By code and group; each kernel of 16 tokens behind its sister of 8.
+/// By code, group and tokens.
 std::span<const GemvKernel> gemv_kernels();
+
+/// What it multiplies.
+StagingForm staging_form(const GemvKernel& kernel);
 
 /// "bf16_gemv_128x8x64_cuda-nibble-g32": lane, rows of a block, tokens and columns of a step, code, group.
 std::string name(const GemvKernel& kernel);
 
-/// Tokens that one launch of the kernel takes: its own number, or fewer than 8 where the device's shared memory holds
-/// no more of so many columns; 0: none (a kernel of 16: not more than its sister).
+/// Tokens that one launch of the kernel takes: its own number, or fewer where the device's shared memory holds no more
+/// of so many columns.
 int tokens_at_once(const GemvKernel& kernel, const Records& weights, const DeviceInfo& device);
 
 /// Why the kernel cannot multiply these weights on this device; empty = it can.
@@ -39,9 +42,10 @@ class Gemvs {
   /// Errors: a build without device code, a device that has none here, the driver's.
   static Expected<Gemvs> load(const Session& session);
 
-  /// Enqueues y = x W^T, in as many launches as tokens need; may be captured. x is staged as bf16. The same bits for
-  /// every number of tokens, with clusters and without. `partials`: partial_bytes of memory; given where there are
-  /// clusters, they are not used. Errors: a kernel that cannot serve the weights, an output of bfloat16, the driver's.
+  /// Enqueues y = x W^T, in as many launches as tokens need; may be captured. x is staged in its staging_form. The same
+  /// bits for every number of tokens, with clusters and without. `partials`: partial_bytes of memory; given where there
+  /// are clusters, they are not used. Errors: a kernel that cannot serve the weights, an output of bfloat16, the
+  /// driver's.
   Status multiply(const GemvKernel& kernel, const DeviceWeights& weights, const StagedTokens& x, const Output& y,
                   const Stream& stream, Address partials = 0) const;
 

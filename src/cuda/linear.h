@@ -49,7 +49,9 @@ class DeviceLinear {
   Expected<Plan> plan(int64_t tokens, bool f32_output = true) const;
   /// The kernel of that plan; its input's form is staging_form_of(*chosen).
   Expected<const Candidate*> choose(int64_t tokens, bool f32_output = true) const;
-  StagingForm staging_form_of(const Candidate& kernel) const { return staging_form(kernel.staged, kernel.group); }
+  StagingForm staging_form_of(const Candidate& kernel) const {
+    return kernel.gemv != nullptr ? staging_form(*kernel.gemv) : staging_form(kernel.staged, kernel.group);
+  }
 
   /// Of a workspace for multiply with this many tokens and any fewer, whatever kernel they take.
   int64_t workspace_bytes(int64_t tokens) const;

@@ -68,6 +68,21 @@ inline constexpr int kMostExponentSpread = 11;
 /// columns, the same quads as of codes.
 constexpr int bf16_position(int k) { return k / 4 * 2 + k % 2 + (k / 2 % 2) * 8; }
 
+/// Activations for few tokens, binary16: the position, among 32 columns, of column k. Thread c of a quad then has in 16
+/// bytes the columns that it has of codes, in the order in which codes become operands.
+constexpr int f16_position(int k, Code code) {
+  const int e = code == Code::table ? k % 4 : k % 2 * 2 + k / 2 % 2;
+  return k % 16 / 4 * 8 + k / 16 * 4 + e;
+}
+/// What those of columns 16 to 31 are multiplied by besides, as codes that meet them come out so much larger; and what
+/// the sums of codes come out multiplied by.
+constexpr float f16_second_scale(Code code) { return code == Code::nibble ? 0x1p-4f : 1.0f; }
+constexpr float f16_code_scale(Code code) {
+  return code == Code::nibble ? 0x1p-22f : code == Code::byte ? 0x1p-24f : 1.0f;
+}
+/// The exponent that a token's largest value is brought to: 2^14 is half of binary16's last power of two.
+inline constexpr int kF16Exponent = 14;
+
 /// s8.nested's sums of a block of 256 columns, as operands: a sum of 32 codes is 32 a + b with |a| <= 127 and |b| <=
 /// 16, both bfloat16. Where those of group g (0 to 7) of a token lie, in elements from the block's first token: 8
 /// tokens by 16 bytes follow each other, of a and of b in turns.

@@ -12,21 +12,29 @@
 namespace octalane::cuda {
 namespace {
 
-constexpr const char* kFunctions[] = {"stage_bf16_f32", "stage_bf16_bf16", "stage_s8_f32",
-                                      "stage_s8_bf16",  "stage_e4m3_f32",  "stage_e4m3_bf16"};
+constexpr const char* kFunctions[] = {"stage_bf16_f32", "stage_bf16_bf16", "stage_f16_f32",  "stage_f16_bf16",
+                                      "stage_s8_f32",   "stage_s8_bf16",   "stage_e4m3_f32", "stage_e4m3_bf16"};
 constexpr int64_t kMinimaBytes = 32;   // of a token and 256 columns
 constexpr int kCapabilityOfE4m3 = 90;  // of the code that this build has
 
 int64_t aligned(int64_t bytes) { return (bytes + kWorkspaceAlignment - 1) / kWorkspaceAlignment * kWorkspaceAlignment; }
+
+bool is_wide(const StagingForm& form) {
+  return form.element == StagedElement::bf16 || form.element == StagedElement::f16;
+}
 
 /// Bytes of the parts of a workspace, each a multiple of the alignment.
 struct Parts {
   int64_t x = 0, scales = 0, sums = 0, minima = 0;
 
   Parts(const StagingForm& form, int64_t tokens, int64_t cols) {
-    const int64_t padded = padded_columns(cols);
-    x = aligned(tokens * padded * (form.element == StagedElement::bf16 ? 2 : 1));
+    const int64_t padded = staged_columns(form, cols);
+    x = aligned(tokens * padded * (is_wide(form) ? 2 : 1));
     if (form.element == StagedElement::bf16) return;
+    if (form.element == StagedElement::f16) {
+      scales = aligned(tokens * 4), sums = aligned(tokens * (padded / form.group) * 4);
+      return;
+    }
     const int64_t groups = form.group == 0 ? 1 : (padded + form.group - 1) / form.group;
     scales = aligned(groups * padded_tokens(tokens) * 4);
     if (form.sums) sums = scales;
@@ -73,9 +81,18 @@ StagingForm staging_form(StagedType staged, int group) {
 
 std::string name(const StagingForm& form) {
   if (form.element == StagedElement::bf16) return "bf16";
+  if (form.element == StagedElement::f16) {
+    const char* const codes[] = {"nibbles", "tables", "bytes"};
+    return fmt::format("f16 for {} by {}", codes[static_cast<int>(form.code)], form.group);
+  }
   const char* const element = form.element == StagedElement::s8 ? "s8" : "e4m3";
   if (form.group == 0) return fmt::format("{} by row", element);
   return fmt::format("{} by {}{}", element, form.group, form.sums ? " with sums" : form.minima ? " with minima" : "");
+}
+
+int64_t staged_columns(const StagingForm& form, int64_t cols) {
+  const int64_t unit = form.element == StagedElement::f16 ? kSuperCols : kPanelCols;
+  return (cols + unit - 1) / unit * unit;
 }
 
 int64_t staging_bytes(const StagingForm& form, int64_t tokens, int64_t cols) {
@@ -114,8 +131,7 @@ Expected<StagedTokens> Staging::stage(const StagingForm& form, const Tokens& x, 
   if (parts.sums > 0) staged.sums = staged.scales + static_cast<Address>(parts.scales);
   if (parts.minima > 0) staged.minima = staged.scales + static_cast<Address>(parts.scales + parts.sums);
   if (x.tokens == 0) return staged;
-  const bool wide = form.element == StagedElement::bf16;
-  const auto padded_cols = static_cast<int32_t>(padded_columns(x.cols));
+  const auto padded_cols = static_cast<int32_t>(staged_columns(form, x.cols));
   const ActivationArgs args{.x = pointer<const void>(x.address),
                             .x_stride = x.stride,
                             .staged = pointer<void>(staged.x),
@@ -127,8 +143,10 @@ Expected<StagedTokens> Staging::stage(const StagingForm& form, const Tokens& x, 
                             .padded_tokens = static_cast<int32_t>(padded_tokens(x.tokens)),
                             .padded_cols = padded_cols,
                             .group = form.group,
-                            .sum_group = form.sums ? form.group : 32};
-  const Grid grid{.blocks = wide ? args.tokens : args.padded_tokens, .threads = activation_threads(padded_cols)};
+                            .sum_group = form.sums || form.element == StagedElement::f16 ? form.group : 32,
+                            .code = static_cast<int32_t>(form.code)};
+  const Grid grid{.blocks = is_wide(form) ? args.tokens : args.padded_tokens,
+                  .threads = activation_threads(padded_cols)};
   if (const Status s = session_->enqueue(functions_[index], grid, stream, args); !s) return fail_with(s);
   return staged;
 }

@@ -6,14 +6,15 @@
 
 namespace octalane::cuda {
 
-enum class StagedElement { bf16, s8, e4m3 };
+enum class StagedElement { bf16, f16, s8, e4m3 };
 
 /// What products want of their input. Products of one input whose forms are equal share what was staged once.
 struct StagingForm {
   StagedElement element = StagedElement::bf16;
-  int group = 0;        ///< s8: columns of a scale, 32 to 256; 0: the row
-  bool sums = false;    ///< s8: sums of codes by group
-  bool minima = false;  ///< s8 by 256: sums of 32 codes as operands
+  int group = 0;             ///< s8: columns of a scale, 32 to 256; 0: the row. f16: columns of a sum, 16 to 64
+  bool sums = false;         ///< s8: sums of codes by group
+  bool minima = false;       ///< s8 by 256: sums of 32 codes as operands
+  Code code = Code::nibble;  ///< f16: what the codes of the weights are
   friend bool operator==(const StagingForm&, const StagingForm&) = default;
 };
 
@@ -21,7 +22,7 @@ struct StagingForm {
 /// weights have a bias or not, so that more products share it.
 StagingForm staging_form(StagedType staged, int group);
 
-/// "bf16", "s8 by row", "s8 by 64 with sums", "s8 by 256 with minima", "e4m3 by row".
+/// "bf16", "f16 for nibbles by 32", "s8 by row", "s8 by 64 with sums", "s8 by 256 with minima", "e4m3 by row".
 std::string name(const StagingForm& form);
 
 /// x[tokens][cols] on the device.
@@ -39,7 +40,8 @@ struct Workspace {
 };
 inline constexpr int64_t kWorkspaceAlignment = 256;
 
-constexpr int64_t padded_columns(int64_t cols) { return (cols + kPanelCols - 1) / kPanelCols * kPanelCols; }
+/// Columns of a staged row.
+int64_t staged_columns(const StagingForm& form, int64_t cols);
 
 /// Of a workspace, for this many tokens and any fewer; a multiple of the alignment.
 int64_t staging_bytes(const StagingForm& form, int64_t tokens, int64_t cols);
@@ -52,8 +54,9 @@ class Staging {
 
   /// Enqueues; may be captured. The same bits as the scalar quantizers, whatever the number of tokens. A row's columns
   /// past the last are 0, and so are scales, sums and minima of tokens past the last; a group that holds a value that
-  /// is not finite has scale NaN and codes 0. Errors: a workspace too small or not aligned, tokens not aligned, a form
-  /// that the device does not have, the driver's.
+  /// is not finite has scale NaN and codes 0. f16 is bfloat16 times a power of two of the token's, exact but for values
+  /// 2^28 times smaller than its largest, which are off by at most 2^-36 of that. Errors: a workspace too small or not
+  /// aligned, tokens not aligned, a form that the device does not have, the driver's.
   Expected<StagedTokens> stage(const StagingForm& form, const Tokens& x, const Workspace& workspace,
                                const Stream& stream) const;
 

@@ -41,6 +41,9 @@ const GemvKernel* kernel_for(const cuda::Records& records, int tokens, const Dev
   return nullptr;
 }
 
+/// The smallest kernel that takes them all at once.
+int tokens_of_kernel(int64_t tokens) { return tokens <= 1 ? 1 : tokens <= 4 ? 4 : tokens <= 8 ? 8 : 16; }
+
 template <class Visit>
 void for_each_served(Visit visit) {
   for (const NamedSpec& spec : all_specs()) {
@@ -58,7 +61,7 @@ class DeviceGemv {
       : packed_(planes, scalar_gemm(StagedType::bf16).order),
         formed_(quantizer(*find_isa("scalar"), ActivationForm::bf16_as_f32), {}, x, packed_.view().padded_cols()) {}
 
-  /// fp32 outputs [tokens][rows] by the kernel of 8 or 16 tokens; empty when something failed. `partials`: sums go
+  /// fp32 outputs [tokens][rows] by the kernel of so many tokens; empty when something failed. `partials`: sums go
   /// through memory instead of clusters.
   std::vector<float> run(int kernel_tokens, bool partials = false) {
     OnDevice& on = OnDevice::get();
@@ -70,18 +73,27 @@ class DeviceGemv {
     auto weights = cuda::DeviceWeights::upload(*on.session, std::move(*records));
     EXPECT_TRUE(weights) << weights.error().message;
     if (kernel == nullptr || !weights) return {};
-    const HostTokens tokens = host_tokens(formed_.view(), weights->about().padded_cols);
     const int64_t m = formed_.view().rows, n = packed_.view().rows, stride = n + 3;
-    const cuda::Buffer x = on.upload(tokens.x);
+    // bfloat16, as fp32: what the product is judged on.
+    const ActivationsView from = formed_.view();
+    std::vector<float> tokens(static_cast<size_t>(m * from.cols));
+    for (int64_t i = 0; i < m; ++i) std::copy_n(from.f32 + i * from.stride, from.cols, tokens.data() + i * from.cols);
+    const cuda::Buffer x = on.upload(tokens);
+    const cuda::StagingForm form = cuda::staging_form(*kernel);
+    const std::vector<std::byte> poison(static_cast<size_t>(cuda::staging_bytes(form, m, from.cols)), std::byte{0xFF});
+    const cuda::Buffer workspace = on.upload(poison);
+    const auto staged = on.kernels->staging.stage(form, {x.address(), true, m, from.cols, from.cols},
+                                                  {workspace.address(), workspace.bytes()}, *on.stream);
+    EXPECT_TRUE(staged) << staged.error().message;
+    if (!staged) return {};
     std::vector<uint32_t> y(static_cast<size_t>((m + 2) * stride), kPoison);
     const cuda::Buffer device_y = on.upload(y);
     const std::vector<float> room(
         partials ? static_cast<size_t>(cuda::partial_bytes(weights->about(), m, kAmpere) / 4) : 4, NAN);
     const cuda::Buffer sums = on.upload(room);
-    const Status launched =
-        on.kernels->gemvs.multiply(*kernel, *weights, {.tokens = m, .x = x.address()},
-                                   {device_y.address() + static_cast<cuda::Address>(stride * 4), true, stride},
-                                   *on.stream, partials ? sums.address() : 0);
+    const Status launched = on.kernels->gemvs.multiply(
+        *kernel, *weights, *staged, {device_y.address() + static_cast<cuda::Address>(stride * 4), true, stride},
+        *on.stream, partials ? sums.address() : 0);
     EXPECT_TRUE(launched) << launched.error().message;
     const Status done = on.stream->synchronize();
     EXPECT_TRUE(done) << done.error().message;
@@ -138,7 +150,7 @@ TEST_F(CudaGemv, is_right_for_one_to_sixteen_tokens) {
       SCOPED_TRACE(testing::Message() << tokens << " tokens");
       const MatrixView<const float> v = x.view();
       DeviceGemv product(planes, {v.data, tokens, v.cols, v.row_stride, 1});
-      expect_right(planes, product, product.run(tokens <= 8 ? 8 : 16));
+      expect_right(planes, product, product.run(tokens_of_kernel(tokens)));
       if (testing::Test::HasFailure()) return;
     }
   });
@@ -161,7 +173,7 @@ TEST_F(CudaGemv, is_right_for_ragged_shapes) {
       const Planes planes = random_planes(spec, shape.rows, shape.cols, 23);
       const Activations x = Activations::random(shape.tokens, shape.cols, 24);
       DeviceGemv product(planes, x.view());
-      expect_right(planes, product, product.run(shape.tokens <= 8 ? 8 : 16));
+      expect_right(planes, product, product.run(tokens_of_kernel(shape.tokens)));
       if (testing::Test::HasFailure()) return;
     }
   });
@@ -175,22 +187,22 @@ TEST_F(CudaGemv, gives_a_token_the_same_bits_every_time_in_any_company_and_witho
     const auto first = [&](int64_t tokens) {
       return DeviceGemv(planes, MatrixView<const float>{v.data, tokens, v.cols, v.row_stride, 1});
     };
-    const std::vector<float> many = first(37).run(16);
-    expect_same(many, first(37).run(16), "again");
-    expect_same(many, first(37).run(8), "eight at once");
-    expect_same(many, first(37).run(16, true), "sums through memory");
-    expect_same(many, first(5).run(8, true), "five, sums through memory");
-    for (const int64_t tokens : {1, 2, 7, 8}) expect_same(many, first(tokens).run(8), "alone");
-    for (const int64_t tokens : {9, 15, 16}) expect_same(many, first(tokens).run(16), "of sixteen");
+    for (const int kernel : {1, 4, 8, 16}) {
+      SCOPED_TRACE(testing::Message() << "kernel of " << kernel);
+      const std::vector<float> many = first(37).run(kernel);
+      expect_same(many, first(37).run(kernel), "again");
+      expect_same(many, first(37).run(kernel, true), "sums through memory");
+      for (int64_t tokens = 1; tokens <= kernel; tokens += 3) expect_same(many, first(tokens).run(kernel), "fewer");
+      if (testing::Test::HasFailure()) return;
+    }
   });
 }
 
 TEST_F(CudaGemv, a_token_that_is_not_finite_spoils_itself_alone) {
   for_each_served([](const WeightSpec& spec) {
-    for (const int64_t tokens : {5, 13}) {
+    for (const auto& [tokens, kernel] : {std::pair<int64_t, int>{7, 1}, {7, 4}, {5, 8}, {13, 16}}) {
       const Planes planes = random_planes(spec, 70, 512, 27);
       Activations x = Activations::random(tokens, 512, 28);
-      const int kernel = tokens <= 8 ? 8 : 16;
       const std::vector<float> before = DeviceGemv(planes, x.view()).run(kernel);
       x.at(4, 100) = std::numeric_limits<float>::quiet_NaN();
       const std::vector<float> after = DeviceGemv(planes, x.view()).run(kernel);
@@ -201,6 +213,25 @@ TEST_F(CudaGemv, a_token_that_is_not_finite_spoils_itself_alone) {
           ASSERT_TRUE(std::isnan(after[i])) << i;
         else
           ASSERT_TRUE(same_bits(before[i], after[i])) << i;
+      }
+    }
+  });
+}
+
+TEST_F(CudaGemv, is_right_for_tokens_of_any_size_and_one_value_above_the_rest) {
+  for_each_served([](const WeightSpec& spec) {
+    const Planes planes = random_planes(spec, 40, 640 - 640 % column_unit(spec), 32);
+    for (const float size : {1e-30f, 1e-6f, 1e6f, 1e30f}) {
+      for (const int kernel : {1, 4, 16}) {
+        SCOPED_TRACE(testing::Message() << "times " << size << ", kernel of " << kernel);
+        Activations x = Activations::random(kernel, planes.cols(), 33);
+        for (int64_t token = 0; token < kernel; ++token) {
+          for (int64_t k = 0; k < planes.cols(); ++k) x.at(token, k) *= size;
+          x.at(token, 7 * token) *= 100;
+        }
+        DeviceGemv product(planes, x.view());
+        expect_right(planes, product, product.run(kernel));
+        if (testing::Test::HasFailure()) return;
       }
     }
   });
@@ -221,7 +252,7 @@ TEST_F(CudaGemv, takes_fewer_tokens_at_once_where_columns_are_many) {
 TEST(CudaGemvKernels, serve_all_weights_that_have_exact_records) {
   for_each_served([](const WeightSpec& spec) {
     for (const DeviceInfo& device : {kHopper, kAmpere}) {
-      for (const int tokens : {8, 16}) {
+      for (const int tokens : {1, 4, 8, 16}) {
         const GemvKernel* const kernel = kernel_for(records_of(spec, 64, 256), tokens, device);
         ASSERT_NE(kernel, nullptr);
         EXPECT_EQ(kernel->group, std::min<int>(64, spec.scale.group));
@@ -231,7 +262,7 @@ TEST(CudaGemvKernels, serve_all_weights_that_have_exact_records) {
 }
 
 TEST(CudaGemvKernels, say_what_they_do_not_serve) {
-  const GemvKernel& kernel = cuda::gemv_kernels()[2];
+  const GemvKernel& kernel = cuda::gemv_kernels()[6];
   ASSERT_EQ(cuda::name(kernel), "bf16_gemv_128x8x64_cuda-nibble-g32");
   const auto why = [&](const char* spec, StagedType staged, const DeviceInfo& device = kHopper) {
     return cuda::why_not(kernel, *cuda::describe_records(spec_named(spec).spec, 64, 256, staged), device);
@@ -244,36 +275,32 @@ TEST(CudaGemvKernels, say_what_they_do_not_serve) {
   EXPECT_EQ(why("u4_g64_bf16_bias", StagedType::bf16), "wanted groups of 32, got 64");
   EXPECT_EQ(why("u4_zero8_g32_f16", StagedType::bf16, {.capability = 75, .shared_bytes_per_block = 65536}),
             "wanted compute capability 8.0, got 7.5");
-  cuda::Records odd = records_of(spec_named("u4_zero8_g32_f16").spec, 64, 256);
-  odd.zero = 129;
-  EXPECT_EQ(cuda::why_not(kernel, odd, kHopper), "wanted codes with a zero of -127 to 128, got 129");
   cuda::Records tall = records_of(spec_named("u4_zero8_g32_f16").spec, int64_t{65535} * 128 + 1, 256);
   EXPECT_EQ(cuda::why_not(kernel, tall, kHopper), "wanted at most 8388480 rows, got 8388481");
   cuda::Records nested = records_of(spec_named("u4_g32_nested_bias").spec, 64, 256);
   nested.group = 64;
   nested.layout = cuda::record_layout(4, 64, cuda::ScaleWords::nested);
-  EXPECT_EQ(cuda::why_not(cuda::gemv_kernels()[4], nested, kHopper), "nested scales need groups of 16 or 32");
+  EXPECT_EQ(cuda::why_not(cuda::gemv_kernels()[8], nested, kHopper), "nested scales need groups of 16 or 32");
 }
 
 TEST(CudaGemvKernels, take_as_many_tokens_at_once_as_shared_memory_holds) {
   const WeightSpec& spec = spec_named("u4_zero8_g32_f16").spec;
-  const GemvKernel &eight = cuda::gemv_kernels()[2], &sixteen = cuda::gemv_kernels()[3];
+  const GemvKernel &eight = cuda::gemv_kernels()[6], &sixteen = cuda::gemv_kernels()[7];
   const auto at_once = [&](const GemvKernel& kernel, int64_t cols) {
     return cuda::tokens_at_once(kernel, records_of(spec, 64, cols), kHopper);
   };
   EXPECT_EQ(at_once(eight, 4096), 8);
   EXPECT_EQ(at_once(sixteen, 4096), 16);
-  // A slice of 32768 columns has 128 records: 16448 bytes a token, 16 of them alone are more than there is.
-  EXPECT_EQ(at_once(sixteen, 32768), 0);
-  EXPECT_EQ(at_once(eight, 32768), 8);
-  EXPECT_LT(at_once(eight, 65536), 8);
-  EXPECT_GT(at_once(eight, 65536), 1);
+  // A slice of 65536 columns has 128 records: 16448 bytes a token, 16 of them alone are more than there is.
+  EXPECT_EQ(at_once(eight, 65536), 8);
+  EXPECT_LT(at_once(sixteen, 65536), 16);
+  EXPECT_GT(at_once(sixteen, 65536), 8);
   EXPECT_EQ(at_once(eight, 1 << 22), 0);
-  EXPECT_EQ(cuda::why_not(sixteen, records_of(spec, 64, 32768), kHopper),
-            "16 tokens of 32768 columns do not fit 232448 bytes of shared memory");
+  EXPECT_EQ(cuda::why_not(sixteen, records_of(spec, 64, 1 << 22), kHopper),
+            "the parts of a token of 4194304 columns do not fit 232448 bytes of shared memory");
   EXPECT_EQ(cuda::partial_bytes(records_of(spec, 200, 4096), 3, kHopper), 0);
-  EXPECT_EQ(cuda::partial_bytes(records_of(spec, 200, 4096), 3, kAmpere), 4 * 3 * 256 * 4);
-  EXPECT_EQ(cuda::partial_bytes(records_of(spec, 200, 4096), 300, kAmpere), 4 * 16 * 256 * 4);
+  EXPECT_EQ(cuda::partial_bytes(records_of(spec, 200, 4096), 3, kAmpere), 8 * 3 * 256 * 4);
+  EXPECT_EQ(cuda::partial_bytes(records_of(spec, 200, 4096), 300, kAmpere), 8 * 16 * 256 * 4);
 }
 
 class FakeGemv : public testing::Test {
@@ -296,8 +323,8 @@ class FakeGemv : public testing::Test {
         cuda::DeviceWeights::upload(*session, *cuda::pack_records(packed.view(), StagedType::bf16, nullptr, 2));
     const auto stream = session->stream();
     const GemvKernel* const kernel = kernel_for(weights->about(), kernel_tokens, device);
-    return gemvs->multiply(*kernel, *weights, {.tokens = tokens, .x = 4096}, {8192, f32, 300}, *stream,
-                           partials ? 512 : 0);
+    return gemvs->multiply(*kernel, *weights, {.tokens = tokens, .x = 4096, .scales = 1024, .sums = 2048},
+                           {8192, f32, 300}, *stream, partials ? 512 : 0);
   }
 
   cuda::DriverApi api_ = fake_driver();
@@ -310,18 +337,20 @@ TEST_F(FakeGemv, is_clusters_of_slices_where_there_are_clusters) {
   const auto& launches = fake_work().launches;
   ASSERT_EQ(launches.size(), 2u);
   EXPECT_EQ(launches[0].function, "gemv_nibble_32_16");
-  EXPECT_EQ(launches[1].function, "gemv_nibble_32_8") << "the last four";
+  EXPECT_EQ(launches[1].function, "gemv_nibble_32_16") << "the last four, with the same bits";
   for (const FakeLaunch& launch : launches) {
-    EXPECT_EQ(launch.blocks, 4u);
-    EXPECT_EQ(launch.cluster, 4u);
+    EXPECT_EQ(launch.blocks, 8u);
+    EXPECT_EQ(launch.cluster, 8u);
     EXPECT_EQ(launch.blocks_y, 2u);
     EXPECT_EQ(launch.threads, 256u);
   }
-  EXPECT_GT(launches[0].shared_bytes, 2 * launches[1].shared_bytes);
+  EXPECT_GT(launches[0].shared_bytes, launches[1].shared_bytes) << "tokens that there are not take no place";
   EXPECT_EQ(args_[0].tokens, 16);
   EXPECT_EQ(args_[0].partials, nullptr);
   EXPECT_EQ(args_[1].tokens, 4);
   EXPECT_EQ(reinterpret_cast<uintptr_t>(args_[1].x), 4096u + 16 * 4096 * 2);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(args_[1].x_scales), 1024u + 16 * 4);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(args_[1].x_sums), 2048u + 16 * 128 * 4);
   EXPECT_EQ(reinterpret_cast<uintptr_t>(args_[1].y), 8192u + 16 * 300 * 4);
 }
 
@@ -331,7 +360,7 @@ TEST_F(FakeGemv, sums_slices_through_memory_where_there_are_none) {
   const auto& launches = fake_work().launches;
   ASSERT_EQ(launches.size(), 2u);
   EXPECT_EQ(launches[0].cluster, 1u);
-  EXPECT_EQ(launches[0].blocks, 4u);
+  EXPECT_EQ(launches[0].blocks, 8u);
   EXPECT_EQ(launches[1].function, "gemv_sum");
   EXPECT_EQ(launches[1].blocks, 1u);
   EXPECT_EQ(launches[1].blocks_y, 3u);

@@ -39,21 +39,56 @@ Expected<DeviceLinear> bind(const Planes& planes, StagedType staged) {
   return DeviceLinear::bind(*OnDevice::get().kernels, "layer", packed.view(), {.forced = staged}, 2);
 }
 
-/// The product of operands that were staged on the host, by the kernel that the plan takes.
-std::vector<float> staged_on_host(const DeviceLinear& linear, const Formed& formed) {
+/// Activations in a kernel's form: by the scalar quantizers on the host, but for f16, which has none there.
+struct StagedBefore {
+  HostTokens host;
+  cuda::Buffer x, scales, sums, minima, workspace;
+  cuda::StagedTokens tokens;
+
+  StagedBefore(const DeviceLinear& linear, const cuda::StagingForm& form, const Formed& formed)
+      : host(host_tokens(formed.view(), cuda::staged_columns({}, linear.cols()))),
+        x(upload(host.x)),
+        scales(upload(host.scales)),
+        sums(upload(host.sums)),
+        minima(upload(host.minima)),
+        workspace(upload(
+            std::vector<std::byte>(static_cast<size_t>(cuda::staging_bytes(form, formed.view().rows, linear.cols()))))),
+        tokens{formed.view().rows, x.address(), scales.address(), sums.address(), minima.address()} {
+    if (form.element != cuda::StagedElement::f16) return;
+    OnDevice& on = OnDevice::get();
+    std::vector<float> dense;
+    for (int64_t m = 0; m < tokens.tokens; ++m) {
+      const float* const row = formed.view().f32 + m * formed.view().stride;
+      dense.insert(dense.end(), row, row + linear.cols());
+    }
+    const cuda::Buffer from = on.upload(dense);
+    const auto staged =
+        on.kernels->staging.stage(form, {from.address(), true, tokens.tokens, linear.cols(), linear.cols()},
+                                  {workspace.address(), workspace.bytes()}, *on.stream);
+    EXPECT_TRUE(staged) << staged.error().message;
+    EXPECT_TRUE(on.stream->synchronize());
+    if (staged) tokens = *staged;
+  }
+
+ private:
+  template <class T>
+  static cuda::Buffer upload(const std::vector<T>& values) {
+    return OnDevice::get().upload(values);
+  }
+};
+
+/// The product of operands that were staged beforehand, by the kernel that the plan takes.
+std::vector<float> staged_before(const DeviceLinear& linear, const Formed& formed) {
   OnDevice& on = OnDevice::get();
   const int64_t tokens = formed.view().rows;
-  const HostTokens host = host_tokens(formed.view(), cuda::padded_columns(linear.cols()));
-  const cuda::Buffer x = on.upload(host.x), scales = on.upload(host.scales), sums = on.upload(host.sums),
-                     minima = on.upload(host.minima);
-  std::vector<float> y(static_cast<size_t>(tokens * linear.rows()));
-  const cuda::Buffer device_y = on.upload(y);
   const auto kernel = linear.choose(tokens);
   EXPECT_TRUE(kernel) << kernel.error().message;
   if (!kernel) return {};
+  const StagedBefore staged(linear, linear.staging_form_of(**kernel), formed);
+  std::vector<float> y(static_cast<size_t>(tokens * linear.rows()));
+  const cuda::Buffer device_y = on.upload(y);
   const Status done =
-      linear.multiply_staged(**kernel, {tokens, x.address(), scales.address(), sums.address(), minima.address()},
-                             {device_y.address(), true, linear.rows()}, {}, *on.stream);
+      linear.multiply_staged(**kernel, staged.tokens, {device_y.address(), true, linear.rows()}, {}, *on.stream);
   EXPECT_TRUE(done) << done.error().message;
   const Status ended = on.stream->synchronize();
   EXPECT_TRUE(ended) << ended.error().message;
@@ -107,8 +142,8 @@ TEST_F(CudaLinear, multiplies_activations_of_the_host_as_it_does_staged_ones) {
       EXPECT_TRUE(y.canaries_intact());
       const Kernel& scalar = scalar_gemm(lane.staged);
       const Formed formed(quantizer(*find_isa("scalar"), scalar.form), scalar.groups(planes.spec()), x.view(),
-                          cuda::padded_columns(shape.cols));
-      const std::vector<float> wanted = staged_on_host(*linear, formed);
+                          cuda::staged_columns({}, shape.cols));
+      const std::vector<float> wanted = staged_before(*linear, formed);
       ASSERT_EQ(wanted.size(), static_cast<size_t>(shape.tokens * shape.rows));
       for (size_t i = 0; i < wanted.size(); ++i) {
         const auto at = static_cast<int64_t>(i);

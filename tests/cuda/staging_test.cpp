@@ -97,7 +97,7 @@ class Staged {
   }
 
   void expect_as_scalar() const {
-    const int64_t tokens = x_.rows(), cols = x_.cols(), padded = cuda::padded_columns(cols);
+    const int64_t tokens = x_.rows(), cols = x_.cols(), padded = cuda::staged_columns({}, cols);
     const ActivationForm form = form_.element == StagedElement::bf16   ? ActivationForm::bf16_as_f32
                                 : form_.element == StagedElement::e4m3 ? ActivationForm::e4m3
                                                                        : ActivationForm::s8;
@@ -175,6 +175,78 @@ TEST(CudaStaging, serves_every_number_of_tokens) {
   }
 }
 
+/// f16 on the device: every value within half of binary16's smallest step of the bfloat16 times the token's power of
+/// two, which is exact for all but values far below the largest.
+void expect_f16(const StagingForm& form, const Activations& x) {
+  OnDevice& on = OnDevice::get();
+  const int64_t tokens = x.rows(), cols = x.cols(), padded = cuda::staged_columns(form, cols);
+  const int64_t groups = padded / form.group, bytes = cuda::staging_bytes(form, tokens, cols);
+  const int64_t stride = x.view().row_stride;
+  const cuda::Buffer from = on.upload(std::vector<float>(x.view().data, x.view().data + (tokens - 1) * stride + cols));
+  std::vector<std::byte> out(static_cast<size_t>(bytes + 256), std::byte{0xFF});
+  const cuda::Buffer workspace = on.upload(out);
+  const auto staged = on.kernels->staging.stage(form, {from.address(), true, tokens, cols, stride},
+                                                {workspace.address(), bytes}, *on.stream);
+  ASSERT_TRUE(staged) << staged.error().message;
+  ASSERT_TRUE(on.stream->synchronize());
+  on.download(out, workspace);
+  for (auto i = static_cast<size_t>(bytes); i < out.size(); ++i) ASSERT_EQ(out[i], std::byte{0xFF});
+  const auto read = [&]<class T>(cuda::Address at, int64_t i, T value) {
+    std::memcpy(&value, &out[static_cast<size_t>(at - workspace.address()) + static_cast<size_t>(i) * sizeof(T)],
+                sizeof(T));
+    return value;
+  };
+  for (int64_t m = 0; m < tokens; ++m) {
+    const float scale = read(staged->scales, m, 0.0f);
+    bool finite = true;
+    float most = 0;
+    for (int64_t k = 0; k < cols; ++k)
+      finite &= std::isfinite(x.at(m, k)), most = std::max(most, std::fabs(x.at(m, k)));
+    const int exponent = !finite ? 127 : most == 0 ? -112 : std::max(std::ilogb(most), -112);
+    ASSERT_EQ(scale, std::ldexp(1.0f, exponent)) << "token " << m;
+    for (int64_t g = 0; g < groups; ++g) {
+      double sum = 0, sizes = 0;
+      for (int64_t k = g * form.group; k < (g + 1) * form.group; ++k) {
+        const bool second = k / 16 % 2 == 1;
+        const int64_t at = k / 32 * 32 + cuda::f16_position(static_cast<int>(k % 32), form.code);
+        const double got = std::ldexp(double{f16_to_f32(read(staged->x, m * padded + at, uint16_t{}))},
+                                      exponent - cuda::kF16Exponent) /
+                           (second ? cuda::f16_second_scale(form.code) : 1.0f);
+        const float wanted = k < cols ? round_to_bf16(x.at(m, k)) : 0.0f;
+        if (!std::isfinite(wanted)) {
+          ASSERT_FALSE(std::isfinite(got)) << m << ", " << k;
+        } else {
+          const double most_off =
+              std::ldexp(second ? 1 / cuda::f16_second_scale(form.code) : 1.0, exponent - cuda::kF16Exponent - 25);
+          ASSERT_LE(std::fabs(got - wanted), most_off) << m << ", " << k << ": wanted " << wanted << ", got " << got;
+        }
+        sum += wanted, sizes += std::fabs(wanted);
+      }
+      const double got = std::ldexp(double{read(staged->sums, m * groups + g, 0.0f)}, exponent - cuda::kF16Exponent) /
+                         cuda::f16_code_scale(form.code);
+      if (!finite && std::isfinite(sum)) continue;  // a scale for what is not finite leaves others few bits
+      if (std::isfinite(sum))
+        ASSERT_LE(std::fabs(got - sum), sizes * 0x1p-19) << "sum " << g << " of token " << m;
+      else
+        ASSERT_FALSE(std::isfinite(got)) << "sum " << g << " of token " << m;
+    }
+  }
+}
+
+TEST(CudaStaging, makes_f16_of_bfloat16_by_a_power_of_two_a_token) {
+  if (const std::string& missing = OnDevice::get().missing; !missing.empty()) GTEST_SKIP() << missing;
+  for (const cuda::Code code : {cuda::Code::nibble, cuda::Code::table, cuda::Code::byte}) {
+    for (const int group : {16, 32, 64}) {
+      const StagingForm form{.element = StagedElement::f16, .group = group, .code = code};
+      for (const int64_t cols : {1, 31, 257, 1040, 33000}) {
+        SCOPED_TRACE(testing::Message() << cuda::name(form) << ", " << cols << " columns");
+        expect_f16(form, awkward(13, cols));
+        if (testing::Test::HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
 TEST(CudaStagingForm, is_what_the_lane_multiplies_and_equal_where_inputs_may_be_shared) {
   EXPECT_EQ(cuda::staging_form(StagedType::bf16, 32), cuda::staging_form(StagedType::bf16, 64));
   EXPECT_EQ(cuda::staging_form(StagedType::s8_row, 32), (StagingForm{.element = StagedElement::s8}));
@@ -186,6 +258,7 @@ TEST(CudaStagingForm, is_what_the_lane_multiplies_and_equal_where_inputs_may_be_
   EXPECT_EQ(cuda::name(cuda::staging_form(StagedType::s8_block, 128)), "s8 by 256");
   EXPECT_EQ(cuda::name(cuda::staging_form(StagedType::s8_nested, 32)), "s8 by 256 with minima");
   EXPECT_EQ(cuda::name(cuda::staging_form(StagedType::f8_row, 32)), "e4m3 by row");
+  EXPECT_EQ(cuda::name({.element = StagedElement::f16, .group = 32}), "f16 for nibbles by 32");
 }
 
 TEST(CudaStagingForm, needs_room_for_codes_scales_and_sums_each_from_a_multiple_of_256_bytes) {
@@ -196,6 +269,7 @@ TEST(CudaStagingForm, needs_room_for_codes_scales_and_sums_each_from_a_multiple_
             64 * 128 + 2 * 2 * 320 * 4);
   EXPECT_EQ(cuda::staging_bytes({.element = StagedElement::s8, .group = 256, .minima = true}, 64, 384),
             64 * 384 + 2 * 320 * 4 + 2 * 320 * 32);
+  EXPECT_EQ(cuda::staging_bytes({.element = StagedElement::f16, .group = 32}, 3, 300), 3 * 512 * 2 + 256 + 256);
 }
 
 class FakeStaging : public testing::Test {

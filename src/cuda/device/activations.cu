@@ -6,7 +6,7 @@
 
 namespace octalane::cuda {
 
-enum class Form { bf16, s8, e4m3 };
+enum class Form { bf16, f16, s8, e4m3 };
 
 struct F32Input {
   using Type = float;
@@ -156,6 +156,36 @@ __device__ __forceinline__ void store_codes(const ActivationArgs& args, int colu
   }
 }
 
+__device__ __forceinline__ float power_of_two(int exponent) { return __int_as_float((exponent + 127) << 23); }
+
+/// A unit as bfloat16 values times 2^(kF16Exponent - exponent), in binary16 in the order of f16_position, and its part
+/// of the sums.
+__device__ __forceinline__ void store_f16(const ActivationArgs& args, int column, const float (&v)[kActivationUnit],
+                                          int exponent) {
+  const auto code = static_cast<Code>(args.code);
+  const float scale = power_of_two(kF16Exponent - exponent);
+  const int second = column / 16 % 2;
+  const float more = second ? f16_second_scale(code) : 1.0f;
+  float scaled[kActivationUnit], sum = 0;
+#pragma unroll
+  for (int i = 0; i < kActivationUnit; ++i) scaled[i] = __uint_as_float(round_bf16(v[i]) << 16) * scale;
+#pragma unroll
+  for (int i = 0; i < kActivationUnit; i += 2) sum += scaled[i] + scaled[i + 1];
+  for (int lanes = 1; lanes < args.sum_group / kActivationUnit; lanes *= 2) sum += __shfl_xor_sync(~0u, sum, lanes);
+  if (column >= args.padded_cols) return;
+  if ((column & (args.sum_group - 1)) == 0)
+    args.sums[(int64_t{blockIdx.x} * args.padded_cols + column) / args.sum_group] = sum * f16_code_scale(code);
+  auto* const to = static_cast<uint16_t*>(args.staged) + int64_t{blockIdx.x} * args.padded_cols + column / 32 * 32;
+#pragma unroll
+  for (int quad = 0; quad < 2; ++quad) {
+    const float* const from = scaled + 4 * quad;
+    const bool neighbours = code == Code::table;
+    const float second_value = neighbours ? from[1] : from[2], third = neighbours ? from[2] : from[1];
+    *reinterpret_cast<uint2*>(to + f16_position(column % 32 + 4 * quad, code)) = {
+        pack_f16(from[0] * more, second_value * more), pack_f16(third * more, from[3] * more)};
+  }
+}
+
 /// The largest of all threads.
 __device__ __forceinline__ uint32_t largest_of_block(uint32_t amax) {
   __shared__ uint32_t warps[32];
@@ -229,12 +259,18 @@ __device__ __forceinline__ void stage_row(const ActivationArgs& args) {
     row.each(tile, [&](const float(&unit)[kActivationUnit], int) { amax = max(amax, largest(unit)); });
   }
   amax = largest_of_block(amax);
+  // The exponent of the largest value: what scales the values and undoes it fits fp32 too.
+  const int exponent = min(max(static_cast<int>(amax >> 23) - 127, -112), 127);
   const Quantizer quantizer = kForm == Form::s8 ? s8_quantizer(amax) : e4m3_quantizer(amax);
-  if (threadIdx.x == 0) args.scales[scale_index(args, 0)] = quantizer.scale;
+  if (threadIdx.x == 0)
+    args.scales[scale_index(args, 0)] = kForm == Form::f16 ? power_of_two(exponent) : quantizer.scale;
   for (int tile = row.tiles() - 1; tile >= 0; --tile) {
     if (tile != row.tiles() - 1) row.load(tile);
     row.each(tile, [&](const float(&unit)[kActivationUnit], int column) {
-      store_codes<kForm>(args, column, unit, quantizer.inverse);
+      if constexpr (kForm == Form::f16)
+        store_f16(args, column, unit, exponent);
+      else
+        store_codes<kForm>(args, column, unit, quantizer.inverse);
     });
   }
 }
@@ -267,6 +303,8 @@ __device__ __forceinline__ void stage(const ActivationArgs& args) {
   const bool past = blockIdx.x >= static_cast<uint32_t>(args.tokens);
   if constexpr (kForm == Form::bf16) {
     if (!past) stage_groups<kForm, Input>(args);
+  } else if constexpr (kForm == Form::f16) {
+    if (!past) stage_row<kForm, Input>(args);
   } else if (past) {
     clear(args, kForm == Form::e4m3 || args.group == 0 ? args.padded_cols : args.group);
   } else if (kForm == Form::e4m3 || args.group == 0) {
@@ -285,6 +323,7 @@ __device__ __forceinline__ void stage(const ActivationArgs& args) {
     stage<Form::form, Bf16Input>(args);                                                                                \
   }
 OCTALANE_STAGE(bf16)
+OCTALANE_STAGE(f16)
 OCTALANE_STAGE(s8)
 #if __CUDA_ARCH__ >= 890
 OCTALANE_STAGE(e4m3)

@@ -1,7 +1,6 @@
 // Tiles of the kernels of mma.sync, and the stages of K that their threads copy for each other.
 #pragma once
 
-#include "cuda/device/copies.cuh"
 #include "cuda/device/elements.cuh"
 #include "cuda/device/instructions.cuh"
 #include "cuda/gemm_mma_args.h"

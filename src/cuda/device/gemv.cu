@@ -3,29 +3,25 @@
 
 namespace octalane::cuda {
 
-#define OCTALANE_GEMV(code, group, tokens, held, blocks)                        \
-  extern "C" __global__ void __launch_bounds__(kGemvThreads, blocks)            \
+#define OCTALANE_GEMV(code, group, tokens)                                      \
+  extern "C" __global__ void __launch_bounds__(kGemvThreads, 2)                 \
       gemv_##code##_##group##_##tokens(const __grid_constant__ GemvArgs args) { \
-    gemv<Code::code, 64 / group, tokens / 8, held>(args);                       \
+    gemv<Code::code, 64 / group, tokens>(args);                                 \
   }
-OCTALANE_GEMV(nibble, 16, 8, 64, 2)
-OCTALANE_GEMV(nibble, 32, 8, 64, 2)
-OCTALANE_GEMV(nibble, 64, 8, 64, 2)
-OCTALANE_GEMV(nibble, 16, 16, 56, 2)
-OCTALANE_GEMV(nibble, 32, 16, 56, 2)
-OCTALANE_GEMV(nibble, 64, 16, 56, 2)
-OCTALANE_GEMV(table, 16, 8, 64, 2)
-OCTALANE_GEMV(table, 32, 8, 64, 2)
-OCTALANE_GEMV(table, 64, 8, 64, 2)
-OCTALANE_GEMV(table, 16, 16, 56, 2)
-OCTALANE_GEMV(table, 32, 16, 56, 2)
-OCTALANE_GEMV(table, 64, 16, 56, 2)
-OCTALANE_GEMV(byte, 16, 8, 64, 2)
-OCTALANE_GEMV(byte, 32, 8, 64, 2)
-OCTALANE_GEMV(byte, 64, 8, 64, 2)
-OCTALANE_GEMV(byte, 16, 16, 56, 2)
-OCTALANE_GEMV(byte, 32, 16, 56, 2)
-OCTALANE_GEMV(byte, 64, 16, 56, 2)
+#define OCTALANE_GEMVS(code, group) \
+  OCTALANE_GEMV(code, group, 1)     \
+  OCTALANE_GEMV(code, group, 4)     \
+  OCTALANE_GEMV(code, group, 8)     \
+  OCTALANE_GEMV(code, group, 16)
+OCTALANE_GEMVS(nibble, 16)
+OCTALANE_GEMVS(nibble, 32)
+OCTALANE_GEMVS(nibble, 64)
+OCTALANE_GEMVS(table, 16)
+OCTALANE_GEMVS(table, 32)
+OCTALANE_GEMVS(table, 64)
+OCTALANE_GEMVS(byte, 16)
+OCTALANE_GEMVS(byte, 32)
+OCTALANE_GEMVS(byte, 64)
 
 /// y = the sum of the slices that the others left.
 extern "C" __global__ void __launch_bounds__(kGemvThreads) gemv_sum(const __grid_constant__ GemvArgs args) {

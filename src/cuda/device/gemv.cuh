@@ -1,128 +1,236 @@
 // y[tokens, rows] = x W^T for few tokens, straight from the records. What counts is that the weights' bytes never stop
-// coming; so each warp is on its own: 16 rows of a slice of the columns, whose codes and scales go from memory to
-// registers, 16 bytes a thread and load, up to eight records ahead (GemvShape::kDepth) and the first of them before the
-// tokens are waited for. A ring in shared memory would hold no more: a warp's share of it is what its registers hold,
-// and filling, waiting and reading back would take instructions and a bandwidth that decoding and the tokens need.
+// coming; so each warp is on its own: it has 16 rows of a slice of the columns, whose codes and scales it copies to its
+// own slots in shared memory, several units of 256 columns ahead (gemv_units) and the first of them before the tokens
+// are waited for. A block takes half of a multiprocessor at most: one of the next kernel begins beside it.
 //
-// Levels are the left operand of mma.sync, as exact integers in bfloat16; tokens the eight columns of the right one.
-// The sum of a scale group is multiplied by the group's scale in fp32, and a bias by the sum of the group's
-// activations, which a block adds up as it stages the tokens; no weight is rounded. Every sum's order depends on K
-// alone: within a group that of the instruction, then groups, then slices, one after another.
+// Codes are the left operand of mma.sync, as exact integers in binary16; tokens the eight columns of the right one, as
+// stage_f16 left them: exact but for values 2^28 times smaller than a token's largest. The sum of a scale group is
+// multiplied by the group's scale in fp32, and bias and zero by the sum of the group's activations; no weight is
+// rounded. Every sum's order depends on K and the kernel alone.
 #pragma once
 
 #include "cuda/device/gemv_weights.cuh"
 
 namespace octalane::cuda {
 
-/// The block's columns of all tokens, and their sums by group in fp32. Of each 32 columns thread c of a quad has 16
-/// bytes: the columns that it has of codes, in the order in which Levels has them.
+/// The block's columns of all tokens, and their sums; all threads wait for them.
 template <class S>
-__device__ __forceinline__ void stage_tokens(const GemvArgs& args, const GemvShared& at, uint8_t* shared, int first,
-                                             int records) {
-  const int units = records * 4;  // of a token, 16 columns each
-#pragma unroll 1
-  for (int base = 0; base < units * args.tokens; base += kGemvThreads) {
-    const int token = (base + static_cast<int>(threadIdx.x)) / units;
-    const int unit = base + static_cast<int>(threadIdx.x) - token * units;
-    const bool inside = token < args.tokens;
-    uint4 v[2] = {};  // of each quad of columns the first two, the last two
-    if (inside) {
-      const auto* from =
-          reinterpret_cast<const uint4*>(args.x + token * args.x_stride + first * kRecordCols + unit * 16);
-      v[0] = from[0], v[1] = from[1];
-    }
-    const uint32_t words[2][4] = {{v[0].x, v[0].y, v[0].z, v[0].w}, {v[1].x, v[1].y, v[1].z, v[1].w}};
-    float sum = 0;
-#pragma unroll
-    for (int c = 0; c < 4; ++c) {
-      uint2 quad{words[0][c], words[1][c]};
-      if constexpr (S::kCode != Code::table)
-        quad = {permute(words[0][c], words[1][c], 0x5410), permute(words[0][c], words[1][c], 0x7632)};
-      if (inside)
-        *reinterpret_cast<uint2*>(shared + at.tokens + token * at.token_bytes + unit / 2 * 64 + c * 16 + unit % 2 * 8) =
-            quad;
-#pragma unroll
-      for (int i = 0; i < 2; ++i)
-        sum += __uint_as_float(words[i][c] << 16) + __uint_as_float(words[i][c] & 0xffff0000u);
-    }
-    if constexpr (has_bias(S::kKind)) {
-      // Neighbours have the rest of the group: a record's four units lie in four lanes.
-#pragma unroll
-      for (int lanes = 1; lanes < S::kGroup / 16; lanes *= 2) sum += __shfl_xor_sync(~0u, sum, lanes);
-      if (inside && unit % (S::kGroup / 16) == 0)
-        reinterpret_cast<float*>(shared + at.sums)[unit / (S::kGroup / 16) * S::kTiles * 8 + token] = sum;
+__device__ __forceinline__ void copy_tokens(const GemvArgs& args, const GemvShared& at, uint8_t* shared, int first,
+                                            int records) {
+  const int cols = gemv_cols(args.panels), steps = (records + kGemvStep - 1) / kGemvStep;
+  const auto* x = reinterpret_cast<const uint8_t*>(args.x + first * kRecordCols);
+  const auto* sums = reinterpret_cast<const uint8_t*>(args.x_sums + first * S::kWords);
+  const int x_bytes = steps * kGemvStep * kRecordCols * 2, sum_bytes = S::kSums ? steps * kGemvStep * S::kWords * 4 : 0;
+  const int64_t x_stride = int64_t{2} * cols, sum_stride = int64_t{4} * (cols / S::kGroup);
+#if __CUDA_ARCH__ >= 900
+  const uint32_t base = shared_address(shared);  // where the barrier lies
+  if (threadIdx.x == 0) {
+    barrier_expect(base, args.tokens * (x_bytes + sum_bytes));
+    for (int token = 0; token < args.tokens; ++token) {
+      copy_bytes(base + at.tokens + token * at.token_bytes, x + token * x_stride, x_bytes, base);
+      if (S::kSums) copy_bytes(base + at.sums + token * at.sum_bytes, sums + token * sum_stride, sum_bytes, base);
     }
   }
+  barrier_wait(base, 0);
+#else
+  const auto copy = [&](uint8_t* to, const uint8_t* from, int bytes) {
+    for (int i = threadIdx.x * 16; i < bytes; i += kGemvThreads * 16)
+      *reinterpret_cast<uint4*>(to + i) = *reinterpret_cast<const uint4*>(from + i);
+  };
+  for (int token = 0; token < args.tokens; ++token) {
+    copy(shared + at.tokens + token * at.token_bytes, x + token * x_stride, x_bytes);
+    copy(shared + at.sums + token * at.sum_bytes, sums + token * sum_stride, sum_bytes);
+  }
+  __syncthreads();
+#endif
 }
 
-/// A record's part of 16 rows by all tokens. `tokens` and `sums` are this thread's, of the record; a thread's totals
-/// are rows r and r + 8 (e / 2) of two tokens (e % 2).
+/// Where a thread reads tokens in shared memory: those of its column, or zeros for the groups that are not its
+/// column's.
 template <class S>
-__device__ __forceinline__ void multiply(const GemvRecord<S>& record, const Levels<S::kCode>& levels,
-                                         const uint8_t* tokens, int tile_bytes, const float* sums,
-                                         float (&totals)[S::kTiles][4]) {
-  float group[S::kTiles][4];
+struct GemvTokens {
+  uint32_t at[S::kTiles];
+  uint32_t zeros, mine[S::kParts];  ///< all bits for the column's group
+
+  __device__ __forceinline__ GemvTokens(const GemvArgs& args, const GemvShared& shared_at, const uint8_t* shared) {
+    const int lane = threadIdx.x % 32, column = lane / 4;
+    const uint32_t base = shared_address(shared) + lane % 4 * 16;
 #pragma unroll
-  for (int j = 0; j < 2; ++j) {
-    uint4 b[S::kTiles];
+    for (int t = 0; t < S::kTiles; ++t) {
+      // The results of tokens that there are not are not used: whatever their operands are.
+      const int token = min(S::kTokens < 8 ? column % S::kTokens : t * 8 + column, args.tokens - 1);
+      at[t] = base + shared_at.tokens + token * shared_at.token_bytes;
+    }
+    zeros = base + shared_at.zeros;
 #pragma unroll
-    for (int t = 0; t < S::kTiles; ++t) b[t] = *reinterpret_cast<const uint4*>(tokens + t * tile_bytes + j * 64);
+    for (int p = 0; p < S::kParts; ++p) mine[p] = S::kParts == 1 || column / S::kTokens == p ? ~0u : 0u;
+  }
+  __device__ __forceinline__ void next() {
+#pragma unroll
+    for (int t = 0; t < S::kTiles; ++t) at[t] += kGemvStep * kRecordCols * 2;
+  }
+  /// Of tile t's token and group p of a set.
+  __device__ __forceinline__ uint32_t place(int t, int p) const {
+    return S::kParts == 1 ? at[t] : ((at[t] ^ zeros) & mine[p]) ^ zeros;
+  }
+};
+
+/// Where a thread reads the sums of its columns 2c and 2c + 1: of one token groups, else tokens.
+template <class S>
+struct GemvSums {
+  uint32_t at[S::kTiles][2];
+
+  __device__ __forceinline__ GemvSums(const GemvArgs& args, const GemvShared& shared_at, const uint8_t* shared) {
+    const int c = threadIdx.x % 4;
+    const uint32_t base = shared_address(shared) + shared_at.sums;
+#pragma unroll
+    for (int t = 0; t < S::kTiles; ++t) {
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const int token = min((t * 8 + 2 * c + i) % S::kTokens, args.tokens - 1);
+        const int group = S::kTokens == 1 ? 2 * c % S::kParts : 2 * c / S::kTokens;
+        at[t][i] = base + token * shared_at.sum_bytes + group * 4;
+      }
+    }
+  }
+  /// Of a set of groups.
+  __device__ __forceinline__ float2 load(int t, int set) const {
+    if constexpr (S::kTokens == 1) {
+      const uint2 both = shared_64(at[t][0] + set * S::kParts * 4);
+      return {__uint_as_float(both.x), __uint_as_float(both.y)};
+    }
+    return {__uint_as_float(shared_32(at[t][0] + set * S::kParts * 4)),
+            __uint_as_float(shared_32(at[t][1] + set * S::kParts * 4))};
+  }
+  __device__ __forceinline__ void next() {
+#pragma unroll
+    for (int t = 0; t < S::kTiles; ++t) at[t][0] += kGemvStep * S::kWords * 4, at[t][1] += kGemvStep * S::kWords * 4;
+  }
+};
+
+/// The part of 16 rows by all tokens of the unit at `slot`. A thread's totals are rows r and r + 8 (e / 2) of two
+/// columns (e % 2).
+template <class S>
+__device__ __forceinline__ void multiply(uint32_t slot, const Levels<S::kCode>& levels, const GemvTokens<S>& tokens,
+                                         const GemvSums<S>& sums, int zero, float (&totals)[S::kTiles][4]) {
+  const GemvScales<S> scales(slot, zero);
+  float set[S::kTiles][S::kChains][4];
+  uint32_t codes[S::kWarpCodes / 512][4];
+#pragma unroll
+  for (int pair = 0; pair < kGemvStep * 2; ++pair) {  // of quads: 32 columns
+    const int j = pair % 2;
+    if (j == 0) {
+#pragma unroll
+      for (int i = 0; i < S::kWarpCodes / 512; ++i) {
+        const uint4 v = shared_128(slot + pair / 2 * S::kWarpCodes + i * 512 + threadIdx.x % 32 * 16);
+        codes[i][0] = v.x, codes[i][1] = v.y, codes[i][2] = v.z, codes[i][3] = v.w;
+      }
+    }
+    uint2 b[S::kTiles][2];
+#pragma unroll
+    for (int t = 0; t < S::kTiles; ++t) {
+      const int part = pair * 2 / S::kQuads % S::kParts;
+      if constexpr (S::kQuads > 1 || S::kParts == 1) {
+        const uint4 both = shared_128(tokens.place(t, part) + pair * 64);
+        b[t][0] = {both.x, both.y}, b[t][1] = {both.z, both.w};
+      } else {
+        b[t][0] = shared_64(tokens.place(t, part) + pair * 64);
+        b[t][1] = shared_64(tokens.place(t, part + 1) + pair * 64 + 8);
+      }
+    }
 #pragma unroll
     for (int q = 0; q < 2; ++q) {
+      const int quad = pair * 2 + q, of_set = quad % S::kSetQuads;
       uint32_t a[4];
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
-        const uint32_t* codes =
-            S::kCode == Code::byte ? record.codes[j % (S::kCodeWords / 4)] + h * 2 : record.codes[0] + j * 2 + h;
-        levels.quad(codes, q, a[h], a[h + 2]);
+        const uint32_t* from = S::kCode == Code::byte ? codes[j % (S::kWarpCodes / 512)] + h * 2 : codes[0] + j * 2 + h;
+        levels.quad(from, q, a[h], a[h + 2]);
       }
-      constexpr int kQuads = 4 / S::kWords;  // of a group
-      const int quad = 2 * j + q;
 #pragma unroll
       for (int t = 0; t < S::kTiles; ++t)
-        mma_bf16(group[t], a, q == 0 ? b[t].x : b[t].z, q == 0 ? b[t].y : b[t].w, quad % kQuads == 0);
-      if (quad % kQuads != kQuads - 1) continue;
-      const int word = quad / kQuads;
-      const Scale scale[2] = {record.scale(0, word), record.scale(1, word)};
+        mma_f16(set[t][of_set % S::kChains], a, b[t][q].x, b[t][q].y, of_set < S::kChains);
+      if (of_set != S::kSetQuads - 1) continue;
+      Scale scale[2][2];  // [h][column]
+      scales.load(quad / S::kSetQuads, scale);
 #pragma unroll
       for (int t = 0; t < S::kTiles; ++t) {
         float2 sum{0, 0};
-        if constexpr (has_bias(S::kKind)) sum = *reinterpret_cast<const float2*>(sums + word * S::kTiles * 8 + t * 8);
+        if constexpr (S::kSums) sum = sums.load(t, quad / S::kSetQuads);
 #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          totals[t][e] = fmaf(scale[e / 2].scale, group[t][e], totals[t][e]);
-          if constexpr (has_bias(S::kKind))
-            totals[t][e] = fmaf(scale[e / 2].bias, e % 2 == 0 ? sum.x : sum.y, totals[t][e]);
+          float all = set[t][0][e];
+#pragma unroll
+          for (int chain = 1; chain < S::kChains; ++chain) all += set[t][chain][e];
+          const Scale& by = scale[e / 2][e % 2];
+          totals[t][e] = fmaf(by.scale, all, totals[t][e]);
+          if constexpr (S::kSums) totals[t][e] = fmaf(by.bias, e % 2 == 0 ? sum.x : sum.y, totals[t][e]);
         }
       }
     }
   }
 }
 
-/// Adds the slices up, in their order: in shared memory of the cluster, each block a part of the rows; or leaves them
-/// to gemv_sum.
-template <int Tiles>
-__device__ __forceinline__ void add_slices(const GemvArgs& args, const GemvShared& at, uint8_t* shared,
-                                           const float (&totals)[Tiles][4]) {
-  const int lane = threadIdx.x % 32, slice = blockIdx.x;
-  const int row = static_cast<int>(threadIdx.x) / 32 * 16 + lane / 4, first = static_cast<int>(blockIdx.y) * kGemvRows;
-  auto* partials = reinterpret_cast<float*>(shared + at.partials);
+/// Sums up the columns of a thread's totals that are one token's, and undoes what tokens were multiplied by.
+template <class S>
+__device__ __forceinline__ void join_columns(const float (&scales)[S::kTiles][2], float (&totals)[S::kTiles][4]) {
+  if constexpr (S::kTokens == 1) {
 #pragma unroll
-  for (int t = 0; t < Tiles; ++t) {
+    for (int h = 0; h < 2; ++h) {
+      float sum = totals[0][2 * h] + totals[0][2 * h + 1];
+      if (S::kParts == 4 && threadIdx.x % 4 > 1) sum = 0;  // their columns have nothing of any group
+      sum += __shfl_xor_sync(~0u, sum, 1);
+      sum += __shfl_xor_sync(~0u, sum, 2);
+      totals[0][2 * h] = sum;
+    }
+  } else if constexpr (S::kTokens == 4) {
+#pragma unroll
+    for (int e = 0; e < 4; ++e) totals[0][e] += __shfl_xor_sync(~0u, totals[0][e], 2);
+  }
+#pragma unroll
+  for (int t = 0; t < S::kTiles; ++t) {
 #pragma unroll
     for (int e = 0; e < 4; ++e) {
-      const int token = t * 8 + lane % 4 * 2 + e % 2, n = row + e / 2 * 8;
-      if (args.partials == nullptr)
-        partials[token * kGemvPartialRow + n] = totals[t][e];
-      else if (token < args.tokens)
-        args.partials[(static_cast<int64_t>(slice) * args.tokens + token) * args.padded_rows + first + n] =
-            totals[t][e];
+      // In two steps, as one power of two might not fit.
+      constexpr float kUndone = 1 / (f16_code_scale(S::kCode) * (1 << kF16Exponent));
+      totals[t][e] = totals[t][e] * kUndone * scales[t][e % 2];
     }
   }
-  if (args.partials != nullptr) return;
+}
+
+/// Adds the slices up, in their order: in shared memory of the cluster, each block a part of the rows; or leaves them
+/// to gemv_sum.
+template <class S>
+__device__ __forceinline__ void add_slices(const GemvArgs& args, const GemvShared& at, uint8_t* shared,
+                                           const float (&totals)[S::kTiles][4]) {
+  const int lane = threadIdx.x % 32, slice = blockIdx.x, slices = gridDim.x;
+  const int row = static_cast<int>(threadIdx.x) / 32 * 16 + lane / 4, first = static_cast<int>(blockIdx.y) * kGemvRows;
+  const auto each = [&](auto use) {
+#pragma unroll
+    for (int t = 0; t < S::kTiles; ++t) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const int token = t * 8 + lane % 4 * 2 + e % 2, n = row + e / 2 * 8;
+        if (token < S::kTokens && token < args.tokens) use(token, n, totals[t][e]);
+      }
+    }
+  };
+  const auto store = [&](int token, int n, float value) {
+    if (first + n < args.rows) args.y[token * args.y_stride + first + n] = value;
+  };
+  if (args.partials != nullptr) {
+    each([&](int token, int n, float value) {
+      args.partials[(static_cast<int64_t>(slice) * args.tokens + token) * args.padded_rows + first + n] = value;
+    });
+    return;
+  }
+  if (slices == 1) return each(store);
 #if __CUDA_ARCH__ >= 900
-  const int slices = gridDim.x, rows = kGemvRows / slices;
+  auto* const partials = reinterpret_cast<float*>(shared + at.units);
+  __syncthreads();  // units of all warps have been read
+  each([&](int token, int n, float value) { partials[token * kGemvPartialRow + n] = value; });
   cluster_sync();
+  const int rows = kGemvRows / slices;
   for (int i = threadIdx.x; i < rows * args.tokens; i += kGemvThreads) {
     const int token = i / rows, n = slice * rows + i % rows;
     const uint32_t from = shared_address(partials + token * kGemvPartialRow + n);
@@ -134,7 +242,7 @@ __device__ __forceinline__ void add_slices(const GemvArgs& args, const GemvShare
     for (int s = 1; s < kGemvSlices; ++s) {
       if (s < slices) sum += part[s];
     }
-    if (first + n < args.rows) args.y[token * args.y_stride + first + n] = sum;
+    store(token, n, sum);
   }
   cluster_sync();  // no block's memory goes while others read it
 #endif
@@ -142,65 +250,58 @@ __device__ __forceinline__ void add_slices(const GemvArgs& args, const GemvShare
 
 template <class S>
 __device__ __forceinline__ void gemv(const GemvArgs& args, uint8_t* shared) {
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, c = lane % 4;
+  const int c = threadIdx.x % 4;
   const int begin = gemv_first_record(args.panels, blockIdx.x, args.slices);
   const int records = gemv_first_record(args.panels, blockIdx.x + 1, args.slices) - begin;
-  const int64_t block = int64_t{blockIdx.y} * 2 + warp / 4;  // of 64 rows
-  const uint8_t* const record = args.records + (block * args.panels * 2 + begin) * args.record_bytes;
-  const uint8_t* codes_at = record + (warp % 4 * 32 + lane) * 16;
-  const uint8_t* words_at =
-      record + kRecordRows * kRecordCols * code_bits(S::kCode) / 8 + (warp % 4 * 16 + g) * S::kRowBytes;
-  const uint32_t* const supers_at = args.supers + block * ((args.panels + 1) / 2) * 64 + warp % 4 * 16 + g;
-  GemvRecord<S> held[S::kDepth];
-  int ahead = 0;  // records whose loads have begun
-  const auto load = [&](GemvRecord<S>& to) {
-    to.load(codes_at, words_at, supers_at + (begin + ahead) / 4 * 64);
-    codes_at += args.record_bytes, words_at += args.record_bytes, ++ahead;
-  };
-#pragma unroll
-  for (int i = 0; i < S::kDepth; ++i) {
-    if (i < records) load(held[i]);
-  }
+  const GemvShared at = gemv_shared(args.panels, args.slices, args.tokens, S::kTokens, S::format());
+  const uint32_t base = shared_address(shared);
+  GemvWeights<S> weights(args, base + at.units + threadIdx.x / 32 * (S::kUnits * S::kUnitBytes), begin, records);
+  weights.begin();
   // Weights are constant; only what follows depends on the kernel before.
   let_next_begin();
-  const GemvShared at =
-      gemv_shared(args.panels, args.slices, args.tokens, S::kTiles * 8, S::kGroup, S::kCode == Code::table);
-  if constexpr (S::kCode == Code::table) fill_table(args, shared);
-  wait_for_previous();
-  stage_tokens<S>(args, at, shared, begin, records);
+#if __CUDA_ARCH__ >= 900
+  if (threadIdx.x == 0) {
+    barrier_init(base, 1);
+    barrier_init_fence();
+  }
+#endif
+  if constexpr (S::kCode == Code::table) fill_table(args, shared + at.table);
+  if (S::kParts > 1 && threadIdx.x < kGemvStep * 8) reinterpret_cast<uint4*>(shared + at.zeros)[threadIdx.x] = {};
   __syncthreads();
+  wait_for_previous();
+  float x_scales[S::kTiles][2];
+#pragma unroll
+  for (int t = 0; t < S::kTiles; ++t) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) x_scales[t][i] = args.x_scales[min((t * 8 + 2 * c + i) % S::kTokens, args.tokens - 1)];
+  }
+  copy_tokens<S>(args, at, shared, begin, records);
 
-  const Levels<S::kCode> levels(args, shared);
-  // The results of tokens that there are not are not used: whatever their operands are.
-  const uint8_t* tokens = shared + at.tokens + min(g, args.tokens - 1) * at.token_bytes + c * 16;
-  const float* sums = reinterpret_cast<const float*>(shared + at.sums) + c * 2;
+  const Levels<S::kCode> levels(shared + at.table);
+  GemvTokens<S> tokens(args, at, shared);
+  GemvSums<S> sums(args, at, shared);
   float totals[S::kTiles][4] = {};
 #pragma unroll 1
-  for (int k = 0; k < records; k += S::kDepth) {
-#pragma unroll
-    for (int i = 0; i < S::kDepth; ++i) {
-      if (k + i >= records) break;
-      multiply(held[i], levels, tokens, at.token_bytes * 8, sums, totals);
-      if (ahead < records) load(held[i]);
-      tokens += kRecordCols * 2;
-      sums += S::kWords * S::kTiles * 8;
-    }
+  for (int k = 0; k < records; k += kGemvStep) {
+    weights.wait();
+    multiply<S>(weights.slot(), levels, tokens, sums, args.zero, totals);
+    weights.next();
+    tokens.next(), sums.next();
   }
-  add_slices<S::kTiles>(args, at, shared, totals);
+  join_columns<S>(x_scales, totals);
+  add_slices<S>(args, at, shared, totals);
 }
 
-template <Code kCode, int Words, int Tiles, int Held>
+template <Code kCode, int Words, int Tokens>
 __device__ __forceinline__ void gemv(const GemvArgs& args) {
   extern __shared__ __align__(16) uint8_t shared[];
   switch (static_cast<ScaleWords>(args.scale_words)) {
-    case ScaleWords::pair_f16: return gemv<GemvShape<kCode, ScaleWords::pair_f16, Words, Tiles, Held>>(args, shared);
-    case ScaleWords::pair_bf16: return gemv<GemvShape<kCode, ScaleWords::pair_bf16, Words, Tiles, Held>>(args, shared);
-    case ScaleWords::single_f16:
-      return gemv<GemvShape<kCode, ScaleWords::single_f16, Words, Tiles, Held>>(args, shared);
-    case ScaleWords::single_bf16:
-      return gemv<GemvShape<kCode, ScaleWords::single_bf16, Words, Tiles, Held>>(args, shared);
+    case ScaleWords::pair_f16: return gemv<GemvShape<kCode, ScaleWords::pair_f16, Words, Tokens>>(args, shared);
+    case ScaleWords::pair_bf16: return gemv<GemvShape<kCode, ScaleWords::pair_bf16, Words, Tokens>>(args, shared);
+    case ScaleWords::single_f16: return gemv<GemvShape<kCode, ScaleWords::single_f16, Words, Tokens>>(args, shared);
+    case ScaleWords::single_bf16: return gemv<GemvShape<kCode, ScaleWords::single_bf16, Words, Tokens>>(args, shared);
     case ScaleWords::nested:  // groups of 16 or 32
-      if constexpr (Words > 1) gemv<GemvShape<kCode, ScaleWords::nested, Words, Tiles, Held>>(args, shared);
+      if constexpr (Words > 1) gemv<GemvShape<kCode, ScaleWords::nested, Words, Tokens>>(args, shared);
       return;
     default: return;
   }

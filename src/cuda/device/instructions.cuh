@@ -30,30 +30,15 @@ struct BlockClocks {
   }
 };
 
-/// Words that are read once: they take no place in L1.
-template <int Words>
-__device__ __forceinline__ void stream(const void* from, uint32_t (&v)[Words]) {
-  static_assert(Words == 1 || Words == 2 || Words == 4);
-  if constexpr (Words == 1) {
-    asm volatile("ld.global.nc.L1::no_allocate.u32 %0, [%1];" : "=r"(v[0]) : "l"(from));
-  } else if constexpr (Words == 2) {
-    asm volatile("ld.global.nc.L1::no_allocate.v2.u32 {%0, %1}, [%2];" : "=r"(v[0]), "=r"(v[1]) : "l"(from));
-  } else {
-    asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(v[0]), "=r"(v[1]), "=r"(v[2]), "=r"(v[3])
-                 : "l"(from));
-  }
+/// 16 bytes from memory to shared memory, or zeros; on their way until this thread has waited for them.
+__device__ __forceinline__ void copy_16(uint32_t to, const void* from, bool there = true) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(there ? 16 : 0) : "memory");
 }
-__device__ __forceinline__ uint32_t stream_16(const void* from) {
-  uint16_t v;
-  asm volatile("ld.global.nc.L1::no_allocate.u16 %0, [%1];" : "=h"(v) : "l"(from));
-  return v;
-}
-/// A word of read-only data that neighbours read too.
-__device__ __forceinline__ uint32_t cached_32(const void* from) {
-  uint32_t v;
-  asm volatile("ld.global.nc.u32 %0, [%1];" : "=r"(v) : "l"(from));
-  return v;
+/// Ends a group of them; and waits until at most `Pending` groups are on their way.
+__device__ __forceinline__ void copies_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template <int Pending>
+__device__ __forceinline__ void copies_wait() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(Pending) : "memory");
 }
 
 /// Four of the eight bytes of a and b, by the nibbles of the selector; its bit 3 repeats the byte's sign.
@@ -74,37 +59,35 @@ __device__ __forceinline__ uint32_t pack_bf16(float low, float high) {
   return pair;
 }
 
-/// (a & mask) | bits and (a & mask) ^ bits, which the compiler makes two instructions of where both are constants.
-__device__ __forceinline__ uint32_t and_or(uint32_t a, uint32_t mask, uint32_t bits) {
-  uint32_t d;
-  asm("lop3.b32 %0, %1, %2, %3, 0xEA;" : "=r"(d) : "r"(a), "r"(mask), "r"(bits));
-  return d;
-}
-__device__ __forceinline__ uint32_t and_xor(uint32_t a, uint32_t mask, uint32_t bits) {
-  uint32_t d;
-  asm("lop3.b32 %0, %1, %2, %3, 0x6A;" : "=r"(d) : "r"(a), "r"(mask), "r"(bits));
-  return d;
-}
-
 /// a * b + c of pairs of bfloat16, rounded once.
 __device__ __forceinline__ uint32_t fma_bf16(uint32_t a, uint32_t b, uint32_t c) {
   uint32_t d;
   asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
   return d;
 }
+/// Two binary16, the first in the low half: to nearest-even.
+__device__ __forceinline__ uint32_t pack_f16(float low, float high) {
+  uint32_t pair;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+  return pair;
+}
 
 /// d += a * b, 16 rows by 8 columns by 16 of K; with `fresh` d starts at zero.
-__device__ __forceinline__ void mma_bf16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, bool fresh) {
-  if (fresh) {
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%10,%10,%10,%10};"
-        : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "f"(0.0f));
-  } else {
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+#define OCTALANE_MMA_16(name, shape)                                                                                \
+  __device__ __forceinline__ void name(float(&d)[4], const uint32_t(&a)[4], uint32_t b0, uint32_t b1, bool fresh) { \
+    if (fresh) {                                                                                                    \
+      asm("mma.sync.aligned." shape " {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%10,%10,%10,%10};"                    \
+          : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])                                                          \
+          : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "f"(0.0f));                               \
+    } else {                                                                                                        \
+      asm("mma.sync.aligned." shape " {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"                        \
+          : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])                                                          \
+          : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));                                          \
+    }                                                                                                               \
   }
-}
+OCTALANE_MMA_16(mma_bf16, "m16n8k16.row.col.f32.bf16.bf16.f32")
+OCTALANE_MMA_16(mma_f16, "m16n8k16.row.col.f32.f16.f16.f32")
+#undef OCTALANE_MMA_16
 
 /// d += a * b, 16 rows by 8 columns by 32 of K.
 __device__ __forceinline__ void mma_s8(int (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {

@@ -1,4 +1,4 @@
-// The instructions of a warp in software, as the PTX ISA says which lane holds what.
+// The instructions of threads and warps in software, as the PTX ISA says which lane holds what.
 #pragma once
 
 #include "core/half.h"
@@ -10,6 +10,13 @@ struct BlockClocks {
   uint64_t clocks = 0, nanoseconds = 0;
   static BlockClocks now() { return {}; }
 };
+
+inline void copy_16(uint32_t to, const void* from) { test::begin_copy(to, from); }
+inline void copies_commit() { test::commit_copies(); }
+template <int Pending>
+void copies_wait() {
+  test::wait_for_copies(Pending);
+}
 
 inline uint32_t permute(uint32_t a, uint32_t b, uint32_t selector) {
   const uint64_t bytes = uint64_t{b} << 32 | a;

@@ -25,7 +25,7 @@ using cuda::StagingForm;
 
 constexpr StagedType kLanes[] = {StagedType::bf16,     StagedType::s8_group,  StagedType::s8_nested,
                                  StagedType::s8_block, StagedType::s8_xblock, StagedType::s8_row,
-                                 StagedType::f8_row};
+                                 StagedType::f8_group, StagedType::f8_row};
 
 /// Weights as they are, or one re-encoding, in as many copies as keep them out of L2.
 struct Stored {
@@ -193,7 +193,7 @@ class Bench {
     arm.errors = *errors;
     // E4M3 sums keep fewer bits: what promotion leaves of that, on values of both signs.
     const double most =
-        arm.lane == StagedType::f8_row ? 2e-3 : std::max(1e-6, static_cast<double>(options_.cols) * 0x1p-24);
+        info(arm.lane).lane == Lane::f8 ? 2e-3 : std::max(1e-6, static_cast<double>(options_.cols) * 0x1p-24);
     if (!(errors->kernel <= most)) {
       return fail("{}: wanted a kernel error of at most {:.2e}, got {:.2e}: not timed", arm.name, most, errors->kernel);
     }

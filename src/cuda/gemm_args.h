@@ -32,7 +32,7 @@ struct GemmArgs {
   uint32_t magic, selector, step;
   float offset;
   uint32_t minus_pivots;    ///< staged words: -65537 times the pivot code
-  uint32_t table[4];        ///< levels + 128 of table codes
+  uint32_t table[4];        ///< levels + 128 of table codes; f8.group: as E4M3
   const uint64_t* shifted;  ///< f8.row: [kShifts] magnitudes of eight levels, a byte each
   uint64_t* clocks;         ///< null, or where block 0 writes clocks and nanoseconds
 };

@@ -34,6 +34,7 @@ ScaleWords words_for(const WeightSpec& spec, StagedType staged, const Restaged* 
 
 Code code_for(const CodeSpec& code) {
   if (code.map == CodeMap::table) return Code::table;
+  if (code.map == CodeMap::e4m3) return Code::e4m3;
   return code.bits <= 4 ? Code::nibble : Code::byte;
 }
 
@@ -43,6 +44,10 @@ bool is_sign_magnitude(const std::array<int8_t, 16>& table) {
     if (table[i] < 0 || table[i + 8] != -table[i]) return false;
   }
   return true;
+}
+
+bool is_e4m3(const std::array<int8_t, 16>& table) {
+  return std::ranges::all_of(table, [](int8_t level) { return e4m3_to_f32(f32_to_e4m3(level)) == level; });
 }
 
 /// The rows of a matrix, one after another, as records want them.
@@ -94,7 +99,7 @@ class Packer {
   void code(std::byte* record, int row, int col, uint8_t value) const {
     const int h = row % 16 / 8, j = col / 32, q = col % 32 / 16, e = col % 4;
     const int thread = row / 16 * 32 + row % 8 * 4 + col % 16 / 4;
-    if (out_.code == Code::byte) {
+    if (code_bits(out_.code) == 8) {
       record[j * 2048 + thread * 16 + h * 8 + q * 4 + e] = static_cast<std::byte>(value);
       return;
     }
@@ -225,7 +230,10 @@ std::string why_no_records(const WeightSpec& spec, StagedType staged) {
   const CodeSpec& code = spec.code;
   const ScaleSpec& scale = spec.scale;
   if (code.is_float()) return "weights without a scale are not served";
-  if (!code.has_integer_levels()) return "levels that are no integers are not served";
+  const bool e4m3 = code.map == CodeMap::e4m3;
+  if (!code.has_integer_levels() && !(e4m3 && (staged == StagedType::bf16 || info(staged).lane == Lane::f8))) {
+    return "levels that are no integers are not served";
+  }
   if (scale.nested() && (scale.type != ScaleType::f16 || scale.super != kSuperCols)) {
     return fmt::format("nested scales must be f16 over {} columns", kSuperCols);
   }
@@ -245,7 +253,13 @@ std::string why_no_records(const WeightSpec& spec, StagedType staged) {
     case StagedType::s8_block:
       if (code.bits == 8) return "codes of 8 bits are not re-encoded";
       return scale.group < 32 ? "groups of 16 are not re-encoded here" : "";
+    case StagedType::f8_group:
+      if (code.map == CodeMap::offset) return "levels are integers, not E4M3";
+      if (code.map == CodeMap::table && !is_e4m3(code.table)) return "levels are not all E4M3";
+      if (scale.has_bias) return "E4M3 has no bias";
+      return scale.group < 32 ? "groups of 16 are half an instruction" : "";
     case StagedType::f8_row:
+      if (e4m3) return "E4M3 codes are full: their scales do not move exactly to one per row";
       if (code.map != CodeMap::table || !is_sign_magnitude(code.table)) return "wanted a table of signed magnitudes";
       if (!scale.are_powers_of_two() || scale.has_bias) return "wanted scales that are powers of two, and no bias";
       return scale.group < 32 ? "groups of 16 are not served" : "";

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/half.h"
 #include "cuda/address.h"
 #include "cuda/code.h"
 #include "cuda/gemm_args.h"
@@ -14,6 +15,13 @@ namespace octalane::cuda {
 namespace {
 
 int words_of(const GemmKernel& kernel) { return kernel.staged == StagedType::bf16 ? 64 : 128; }
+
+/// The levels of a table as E4M3, which they fit.
+std::array<uint8_t, 16> e4m3_table(const Records& weights) {
+  std::array<uint8_t, 16> table{};
+  for (size_t i = 0; i < 16; ++i) table[i] = f32_to_e4m3(static_cast<float>(int{weights.table[i]} - 128));
+  return table;
+}
 
 }  // namespace
 
@@ -94,7 +102,8 @@ Status Products::multiply(const GemmKernel& kernel, const DeviceWeights& weights
   args.step = byte ? 0x10 : 0x100;
   args.offset = -static_cast<float>((byte ? 32768 : 128) + about.zero);
   args.minus_pivots = static_cast<uint32_t>(-65537 * about.pivot);
-  std::memcpy(args.table, about.table.data(), sizeof args.table);
+  const std::array<uint8_t, 16> table = kernel.staged == StagedType::f8_group ? e4m3_table(about) : about.table;
+  std::memcpy(args.table, table.data(), sizeof args.table);
   args.shifted = pointer<const uint64_t>(weights.shifted());
   args.clocks = pointer<uint64_t>(options.clocks);
   const int64_t tiles = (x.tokens + kernel.tokens - 1) / kernel.tokens * ((about.rows + kernel.rows - 1) / kernel.rows);

@@ -93,7 +93,7 @@ class DeviceProduct {
 };
 
 bool is_exact(const GemmKernel& kernel) {
-  return kernel.staged != StagedType::bf16 && kernel.staged != StagedType::f8_row;
+  return kernel.staged != StagedType::bf16 && info(kernel.staged).lane != Lane::f8;
 }
 
 /// The tensor cores' sums of E4M3 products keep about 14 bits: every addition of 128 columns may lose 2^-13 of the
@@ -108,6 +108,22 @@ double lost_by_e4m3(const Planes& planes, const Formed& x, int64_t m, int64_t n,
       magnitude += std::fabs(double{w[static_cast<size_t>(k)]} * x.value(m, k));
     }
     lost += magnitude * static_cast<double>(promote) / 32 * 0x1p-13;
+  }
+  return lost;
+}
+
+/// The same where every 32 columns, one instruction, are added to fp32 totals: products are aligned to the largest, of
+/// which 2^-13 remains, and so many bits are kept of their sum.
+double lost_by_e4m3_groups(const Planes& planes, const Formed& x, int64_t m, int64_t n) {
+  std::vector<float> w(static_cast<size_t>(planes.cols()));
+  decode_row(planes.spec(), planes.row(n), planes.cols(), w.data());
+  double lost = 0;
+  for (int64_t begin = 0; begin < planes.cols(); begin += 32) {
+    double magnitude = 0, largest = 0, cut = 0;
+    const auto product = [&](int64_t k) { return std::fabs(double{w[static_cast<size_t>(k)]} * x.value(m, k)); };
+    for (int64_t k = begin; k < begin + 32; ++k) largest = std::max(largest, product(k)), magnitude += product(k);
+    for (int64_t k = begin; k < begin + 32; ++k) cut += std::min(product(k), largest * 0x1p-13);
+    lost += cut + magnitude * 0x1p-13;
   }
   return lost;
 }
@@ -129,6 +145,7 @@ void expect_right(const GemmKernel& kernel, const Planes& planes, DeviceProduct&
       }
       double bound = judged->tolerance[at];
       if (kernel.staged == StagedType::f8_row) bound += lost_by_e4m3(planes, product.formed(), m, n, 128);
+      if (kernel.staged == StagedType::f8_group) bound += lost_by_e4m3_groups(planes, product.formed(), m, n);
       const bool near = std::fabs(double{y[at]} - judged->y[at]) <= bound;
       EXPECT_TRUE(near) << "token " << m << ", row " << n << ": wanted " << judged->y[at] << " +- " << bound << ", got "
                         << y[at];
@@ -304,6 +321,46 @@ INSTANTIATE_TEST_SUITE_P(Cuda, CudaProduct, testing::Range(0, static_cast<int>(c
                          [](const auto& test) {
                            return std::string(cuda::gemm_kernels()[static_cast<size_t>(test.param)].function);
                          });
+
+/// E4M3 codes stay the bytes that they are, in the order of records.
+TEST(CudaRecords, e4m3_codes_are_bytes_beside_their_scales) {
+  const Planes planes = random_planes(spec_named("e4m3_g32_e8m0").spec, 70, 192, 15);
+  const Packed packed(planes, scalar_gemm(StagedType::f8_group).order);
+  const auto records = cuda::pack_records(packed.view(), StagedType::f8_group, nullptr, 1);
+  ASSERT_TRUE(records) << records.error().message;
+  EXPECT_EQ(records->code, cuda::Code::e4m3);
+  EXPECT_EQ(records->layout.bytes, 4096 + 64 * 2 * 2);
+  const auto at = [&](int64_t n, int64_t k) {
+    return records->bytes.data() + (n / 64 * (records->padded_cols / 64) + k / 64) * records->layout.bytes;
+  };
+  for (int64_t n = 0; n < 70; ++n) {
+    for (int64_t k = 0; k < 192; ++k) {
+      const int64_t thread = n % 64 / 16 * 32 + n % 8 * 4 + k % 16 / 4;
+      const int64_t byte = k % 64 / 32 * 2048 + thread * 16 + n % 16 / 8 * 8 + k % 32 / 16 * 4 + k % 4;
+      ASSERT_EQ(static_cast<uint8_t>(at(n, k)[byte]), planes.row(n).codes[k]) << n << ", " << k;
+      uint16_t scale = 0;
+      std::memcpy(&scale, at(n, k) + 4096 + (n % 64 * 2 + k % 64 / 32) * 2, 2);
+      ASSERT_EQ(bf16_to_f32(scale), planes.row(n).scale[k / 32]) << n << ", " << k;
+    }
+  }
+}
+
+TEST(CudaRecords, lanes_of_e4m3_take_what_is_e4m3) {
+  const auto why = [](const char* spec, StagedType staged) {
+    return cuda::why_no_records(spec_named(spec).spec, staged);
+  };
+  for (const char* spec : {"e4m3_g32_e8m0", "table_g32_e8m0", "table_g32_e8m0half"}) {
+    EXPECT_EQ(why(spec, StagedType::f8_group), "") << spec;
+    EXPECT_EQ(why(spec, StagedType::bf16), "") << spec;
+  }
+  EXPECT_EQ(why("u4_zero8_g32_f16", StagedType::f8_group), "levels are integers, not E4M3");
+  EXPECT_EQ(why("table_g32_f16", StagedType::f8_group), "levels are not all E4M3");
+  EXPECT_EQ(why("e4m3_g16_bf16_bias", StagedType::f8_group), "E4M3 has no bias");
+  EXPECT_EQ(why("e4m3_g64_f32", StagedType::f8_group), "scales of 32 bits are not served exactly");
+  EXPECT_EQ(why("e4m3_g32_e8m0", StagedType::f8_row),
+            "E4M3 codes are full: their scales do not move exactly to one per row");
+  EXPECT_EQ(why("e4m3_g32_e8m0", StagedType::s8_group), "levels that are no integers are not served");
+}
 
 TEST(CudaRecords, kernels_have_names_of_their_own) {
   std::set<std::string> names;

@@ -173,8 +173,11 @@ struct StageCodes {
         for (int q = 0; q < 2; ++q) {
           if (S::kWords == 4 && q == 1) scale = exact_scale<S::kForm>(word(0, u, h, 1), is_bf16, supers[h]);
           float w[4];
-          weights_of<S::kForm != Form::single, S::kForm == Form::nested && S::kCode == Code::table>(
-              codes[0][u][h].quad(q, table), scale, args, w);
+          if constexpr (S::kCode == Code::e4m3)
+            weights_of_e4m3<S::kForm != Form::single>(codes[0][u][h].quad(q, table), scale, w);
+          else
+            weights_of<S::kForm != Form::single, S::kForm == Form::nested && S::kCode == Code::table>(
+                codes[0][u][h].quad(q, table), scale, args, w);
           a[q][h] = pack_bf16(w[0], w[1]);
           a[q][h + 2] = pack_bf16(w[2], w[3]);
         }

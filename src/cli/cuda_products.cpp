@@ -9,6 +9,7 @@
 
 #include "cli/cuda_product_check.h"
 #include "cli/random_blocks.h"
+#include "cli/random_tokens.h"
 #include "core/half.h"
 #include "core/parallel.h"
 #include "core/restage.h"
@@ -88,8 +89,7 @@ class Bench {
     const RandomMatrix random = random_matrix(*format, options_.rows, options_.cols, deviation, options_.seed, threads);
     packed_ = PackedWeights::pack(format->spec, {.rows = 16}, options_.rows, options_.cols, threads,
                                   [&](int64_t row, const PlaneRow& out) { random.matrix.to_planes(row, out); });
-    x_.resize(static_cast<size_t>(options_.tokens * options_.cols));
-    Gaussian(options_.seed + 1).fill(x_, 1);
+    x_ = random_tokens(options_.activations, options_.tokens, options_.cols, options_.seed + 1);
     Expected<Buffer> x = session_.upload(std::as_bytes(std::span(x_)));
     if (!x) return fail_with(x);
     const int64_t bytes = options_.rows * options_.cols / 2 + options_.tokens * options_.cols;

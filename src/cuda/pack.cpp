@@ -259,7 +259,7 @@ std::string why_no_records(const WeightSpec& spec, StagedType staged) {
       if (scale.has_bias) return "E4M3 has no bias";
       return scale.group < 32 ? "groups of 16 are half an instruction" : "";
     case StagedType::f8_row:
-      if (e4m3) return "E4M3 codes are full: their scales do not move exactly to one per row";
+      if (e4m3) return "E4M3 codes are not re-encoded here, use f8.group";
       if (code.map != CodeMap::table || !is_sign_magnitude(code.table)) return "wanted a table of signed magnitudes";
       if (!scale.are_powers_of_two() || scale.has_bias) return "wanted scales that are powers of two, and no bias";
       return scale.group < 32 ? "groups of 16 are not served" : "";

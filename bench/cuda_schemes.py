@@ -7,7 +7,8 @@
 others receipts of it with --activations gaussian, heavy and outlier. The ceiling is what the lane's instruction reached
 in the probe with drains as often as the lane has them, in TOP/s; the share is of what it reached without any. Errors
 are relative L2 distances: of re-encoded weights from the format's, and of outputs from fp64 on the format's weights
-and activations that nothing was done to.
+and activations that nothing was done to; with an outlier over the norm of the outputs without its channel, which would
+hide that all others were lost.
 """
 
 import argparse
@@ -70,7 +71,7 @@ def errors_of(paths):
                 if "lane" not in arm or "_gemm_" not in arm["name"]:
                     continue
                 of_lane = errors.setdefault(cell["format"], {}).setdefault(arm["lane"], {})
-                of_lane[kind] = max(of_lane.get(kind, 0.0), arm["total_error"])
+                of_lane[kind] = max(of_lane.get(kind, 0.0), arm["rest_error"])
                 of_lane["weights"] = arm["weight_error"]
     missing = [kind for kind in KINDS if kind not in seen]
     if missing:

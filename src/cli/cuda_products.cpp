@@ -185,10 +185,10 @@ class Bench {
     if (const Status s = stream_.fill(y_[0].address(), 0xFF, y_[0].bytes()); !s) return s;
     if (const Status s = enqueue(arm, 0, {y_[0].address(), true, options_.rows}, stream_); !s) return s;
     if (const Status s = stream_.synchronize(); !s) return s;
-    Expected<ProductErrors> errors =
-        measure_errors(stream_, {packed_.view(), arm.weights->restaged ? &*arm.weights->restaged : nullptr,
-                                 arm.gemm != nullptr && arm.lane == StagedType::bf16, x_, arm.tokens->form,
-                                 arm.tokens->copies[0], y_[0].address()});
+    Expected<ProductErrors> errors = measure_errors(
+        stream_, {packed_.view(), arm.weights->restaged ? &*arm.weights->restaged : nullptr,
+                  arm.gemm != nullptr && arm.lane == StagedType::bf16, x_, arm.tokens->form, arm.tokens->copies[0],
+                  y_[0].address(), options_.activations == "outlier" ? outlier_channel(options_.cols) : -1});
     if (!errors) return fail_with(errors);
     arm.errors = *errors;
     // E4M3 sums keep fewer bits: what promotion leaves of that, on values of both signs.
@@ -275,6 +275,7 @@ class Bench {
         arm["lane"] = name(kernel.lane);
         arm["kernel_error"] = kernel.errors.kernel;
         arm["total_error"] = kernel.errors.total;
+        arm["rest_error"] = kernel.errors.rest;
         arm["weight_error"] = kernel.weights->restaged ? kernel.weights->restaged->relative_error : 0.0;
         arm["weight_bytes"] = weight_bytes;
         arm["weight_gbps"] = static_cast<double>(weight_bytes) / seconds * 1e-9;

@@ -30,8 +30,11 @@ def rates_of(path):
         receipt = json.load(file)
     if not isinstance(receipt.get("rates"), list):
         raise SystemExit(f"{path}: wanted a receipt of probe, got something else")
-    return {rate["instruction"]: (rate["tops"]["median"], {
-        columns: spread["median"] for columns, spread in rate["drains"].items() if spread}) for rate in receipt["rates"]}
+    rates = {}
+    for rate in receipt["rates"]:
+        drains = {columns: spread["median"] for columns, spread in rate["drains"].items() if spread}
+        rates[rate["instruction"]] = rate["tops"]["median"], drains
+    return rates
 
 
 def best_arms(cell):
@@ -113,8 +116,9 @@ def main():
     speeds, shapes = speeds_of(options.speeds)
     for name, lanes in errors_of(options.errors).items():
         print(f'{name}; speeds of {shapes.get(name, "no shape")}\n')
-        print("| scheme | ceiling, TOP/s | reached, TOP/s | of the peak | weights re-encoded | gaussian | heavy | outlier |")
-        print("|---|---:|---:|---:|---:|---:|---:|---:|")
+        columns = ["scheme", "ceiling, TOP/s", "reached, TOP/s", "of the peak", "weights re-encoded", *KINDS]
+        print("| " + " | ".join(columns) + " |")
+        print("|---" + "|---:" * (len(columns) - 1) + "|")
         for lane in (lane for lane in LANES if lane in lanes):
             print("| " + " | ".join(row_of(lane, lanes[lane], speeds.get(name, {}).get(lane), rates)) + " |")
         print()

@@ -29,7 +29,10 @@ constexpr GemvKernel kKernels[] = {
 #undef OCTALANE_GEMVS
 #undef OCTALANE_GEMV
 
-const char* code_name(Code code) { return code == Code::nibble ? "nibble" : code == Code::table ? "table" : "byte"; }
+const char* code_name(Code code) {
+  const char* const names[] = {"nibble", "table", "byte", "e4m3"};
+  return names[static_cast<int>(code)];
+}
 
 int panels_of(const Records& weights) { return static_cast<int>(weights.padded_cols / kPanelCols); }
 

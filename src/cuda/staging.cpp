@@ -82,7 +82,7 @@ StagingForm staging_form(StagedType staged, int group) {
 std::string name(const StagingForm& form) {
   if (form.element == StagedElement::bf16) return "bf16";
   if (form.element == StagedElement::f16) {
-    const char* const codes[] = {"nibbles", "tables", "bytes"};
+    const char* const codes[] = {"nibbles", "tables", "bytes", "E4M3"};
     return fmt::format("f16 for {} by {}", codes[static_cast<int>(form.code)], form.group);
   }
   const char* const element = form.element == StagedElement::s8 ? "s8" : "e4m3";

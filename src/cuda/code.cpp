@@ -20,6 +20,9 @@ alignas(64) constexpr unsigned char kActivations[] = {
 alignas(64) constexpr unsigned char kAdditive[] = {
 #include "cuda_additive_code.inc"
 };
+alignas(64) constexpr unsigned char kExperts[] = {
+#include "cuda_experts_code.inc"
+};
 
 }  // namespace
 
@@ -28,12 +31,14 @@ std::span<const std::byte> gemm_code() { return std::as_bytes(std::span(kGemm));
 std::span<const std::byte> gemv_code() { return std::as_bytes(std::span(kGemv)); }
 std::span<const std::byte> activation_code() { return std::as_bytes(std::span(kActivations)); }
 std::span<const std::byte> additive_code() { return std::as_bytes(std::span(kAdditive)); }
+std::span<const std::byte> experts_code() { return std::as_bytes(std::span(kExperts)); }
 #else
 std::span<const std::byte> probe_code() { return {}; }
 std::span<const std::byte> gemm_code() { return {}; }
 std::span<const std::byte> gemv_code() { return {}; }
 std::span<const std::byte> activation_code() { return {}; }
 std::span<const std::byte> additive_code() { return {}; }
+std::span<const std::byte> experts_code() { return {}; }
 #endif
 
 }  // namespace octalane::cuda

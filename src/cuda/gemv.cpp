@@ -114,6 +114,9 @@ Status Gemvs::multiply(const GemvKernel& kernel, const DeviceWeights& weights, c
   if (const std::string why = why_not(kernel, weights.about(), device); !why.empty()) {
     return fail("cuda: {}: {}", name(kernel), why);
   }
+  if (weights.about().experts != 1) {
+    return fail("cuda: {}: wanted the weights of one matrix, got {} experts", name(kernel), weights.about().experts);
+  }
   if (!y.f32) return fail("cuda: {}: wanted an output of fp32, got bfloat16", name(kernel));
   if (partials == 0 && device.capability < kCapabilityOfClusters) {
     return fail("cuda: {}: wanted memory for partial sums, as the device has no clusters, got none", name(kernel));

@@ -48,6 +48,24 @@ Expected<Products> Products::load(const Session& session) {
 
 Status Products::multiply(const GemmKernel& kernel, const DeviceWeights& weights, const StagedTokens& x,
                           const Output& y, const Stream& stream, const ProductOptions& options) const {
+  if (weights.about().experts != 1) {
+    return fail("cuda: {}: wanted the weights of one matrix, got {} experts", name(kernel), weights.about().experts);
+  }
+  return launch(kernel, weights, x, nullptr, y, stream, options);
+}
+
+Status Products::multiply_experts(const GemmKernel& kernel, const DeviceWeights& weights, const StagedTokens& x,
+                                  const ExpertTiles& experts, const Output& y, const Stream& stream,
+                                  const ProductOptions& options) const {
+  if (experts.tokens != kernel.tokens) {
+    return fail("cuda: {}: wanted a table for tiles of {} tokens, got {}", name(kernel), kernel.tokens, experts.tokens);
+  }
+  return launch(kernel, weights, x, &experts, y, stream, options);
+}
+
+Status Products::launch(const GemmKernel& kernel, const DeviceWeights& weights, const StagedTokens& x,
+                        const ExpertTiles* experts, const Output& y, const Stream& stream,
+                        const ProductOptions& options) const {
   const Records& about = weights.about();
   if (const std::string why = why_not(kernel, about); !why.empty()) return fail("cuda: {}: {}", name(kernel), why);
   if (x.tokens == 0) return {};
@@ -56,6 +74,9 @@ Status Products::multiply(const GemmKernel& kernel, const DeviceWeights& weights
     return fail("cuda: {}: wanted at most {} tokens and rows, got {} and {}", name(kernel), kMost, x.tokens,
                 about.rows);
   }
+  const int64_t token_tiles = experts == nullptr ? (x.tokens + kernel.tokens - 1) / kernel.tokens : experts->most;
+  const int64_t tiles = token_tiles * ((about.rows + kernel.rows - 1) / kernel.rows);
+  if (tiles > kMost) return fail("cuda: {}: wanted at most {} tiles, got {}", name(kernel), kMost, tiles);
   const bool wide = kernel.staged == StagedType::bf16;
   const DriverApi& api = stream.api();
   GemmArgs args{};
@@ -79,10 +100,15 @@ Status Products::multiply(const GemmKernel& kernel, const DeviceWeights& weights
   args.token_scales = pointer<const float>(x.scales);
   args.token_sums = pointer<const float>(x.sums);
   args.token_minima = pointer<const uint16_t>(x.minima);
+  if (experts != nullptr) {
+    args.experts = pointer<const ExpertTile>(experts->tiles);
+    args.expert_tiles = pointer<const int32_t>(experts->count);
+  }
   args.tokens = static_cast<int32_t>(x.tokens);
   args.rows = static_cast<int32_t>(about.rows);
   args.padded_tokens = static_cast<int32_t>(padded_tokens(x.tokens));
   args.padded_rows = static_cast<int32_t>(about.padded_rows);
+  args.expert_rows = static_cast<int32_t>(about.expert_rows());
   args.panels = static_cast<int32_t>(about.padded_cols / kPanelCols);
   args.bf16_scales = about.scales == ScaleWords::pair_bf16 || about.scales == ScaleWords::single_bf16;
   args.promote = std::max(1, options.promote_cols / kPanelCols);
@@ -97,7 +123,6 @@ Status Products::multiply(const GemmKernel& kernel, const DeviceWeights& weights
   std::memcpy(args.table, about.table.data(), sizeof args.table);
   args.shifted = pointer<const uint64_t>(weights.shifted());
   args.clocks = pointer<uint64_t>(options.clocks);
-  const int64_t tiles = (x.tokens + kernel.tokens - 1) / kernel.tokens * ((about.rows + kernel.rows - 1) / kernel.rows);
   const Grid grid{static_cast<int>(std::min<int64_t>(tiles, session_->device().multiprocessors)), kernel.threads,
                   kernel.shared_bytes};
   const auto index = static_cast<size_t>(&kernel - gemm_kernels().data());

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "cuda/device/async.cuh"
+#include "cuda/device/instructions.cuh"
 #include "cuda/gemm_shapes.h"
 
 namespace octalane::cuda {
@@ -118,12 +119,6 @@ __device__ __forceinline__ void weights_of(uint32_t bytes, const Scale& scale, c
     w[e] = kLevelFirst ? __fmul_rn(lifted + args.offset, scale.scale) : fmaf(lifted, scale.scale, less);
     if constexpr (kBias) w[e] = __fadd_rn(w[e], scale.bias);
   }
-}
-
-__device__ __forceinline__ uint32_t pack_bf16(float low, float high) {
-  uint32_t pair;
-  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
-  return pair;
 }
 
 }  // namespace octalane::cuda

@@ -45,13 +45,12 @@ template <class S>
 __device__ __forceinline__ void consume_groups(const GemmArgs& args, uint8_t* shared, uint32_t base) {
   constexpr int kSums = S::kTokens / 2;
   const int group = threadIdx.x / 128, thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32;
-  const int tiles = tiles_of(args, S::kTokens, S::kRows), row = warp * 16 + lane / 4;
+  const int row = warp * 16 + lane / 4;
   constexpr int kWordBytes = word_bytes(S::kForm);
   const uint4 table{args.table[0], args.table[1], args.table[2], args.table[3]};
   const uint32_t offset = (128 - args.zero) * 0x01010101u;
   Slot<S::kStages> slot;
-  for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
-    const TilePlace place(args, tile, S::kTokens, S::kRows);
+  for (int tile = blockIdx.x; tile < tiles_of<S>(args); tile += gridDim.x) {
     int sums[S::kSets][kSums];
     float totals[kSums];
 #pragma unroll
@@ -116,7 +115,7 @@ __device__ __forceinline__ void consume_groups(const GemmArgs& args, uint8_t* sh
       __syncwarp();  // every warp frees the stage for itself
       if (lane == 0) barrier_arrive(base + S::kBarriersAt + slot.index * 16 + 8);
     }
-    write_totals<S>(args, place, group, base, totals);
+    write_totals<S>(args, output_of<S>(args, tile), group, base, totals);
   }
   stores_done();
 }

@@ -64,6 +64,13 @@ __device__ __forceinline__ uint32_t fma_bf16(uint32_t a, uint32_t b, uint32_t c)
   return d;
 }
 
+/// Two bfloat16, the first in the low half: to nearest-even.
+__device__ __forceinline__ uint32_t pack_bf16(float low, float high) {
+  uint32_t pair;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+  return pair;
+}
+
 /// d += a * b, 16 rows by 8 columns by 16 of K; with `fresh` d starts at zero.
 __device__ __forceinline__ void mma_bf16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, bool fresh) {
   if (fresh) {

@@ -10,11 +10,11 @@ struct alignas(64) TensorMap {
   uint64_t opaque[16];
 };
 
-/// Of a product over experts: `end` - `begin` tokens of one expert, which take ceil of that by a tile's tokens entries
-/// of a table, all of them equal, from `first` on.
+/// What the table of a product over experts has for each tile of tokens. All entries of an expert are equal; there are
+/// as many as its slots need.
 struct alignas(16) ExpertTile {
-  int32_t begin, end;  ///< slots; begin is a multiple of kSlotUnit
-  int32_t first;
+  int32_t begin, end;  ///< the expert's slots; begin is a multiple of kSlotUnit
+  int32_t first;       ///< the expert's first entry
   int32_t expert;
 };
 inline constexpr int kSlotUnit = 64;  ///< slots of an expert are padded to a multiple: an output's box has one expert
@@ -25,8 +25,8 @@ struct ExpertPlace {
   int row;         ///< of the output
   int record_row;
 };
-/// Tile `number` of a product over experts, whose entry of the table is that of number / row_tiles: every expert has
-/// row_tiles times its entries, and tokens run fastest. The last rows may be met twice.
+/// Tile `number` of a product over experts, in tiles of `tokens` by `rows`; `entry` is the table's number / row_tiles.
+/// An expert has row_tiles tiles for each of its entries, and tokens run fastest. The last rows may be met twice.
 constexpr ExpertPlace expert_place(const ExpertTile& entry, int number, int tokens, int rows, int row_tiles,
                                    int expert_rows) {
   const int tile = number - entry.first * row_tiles, tiles = (entry.end - entry.begin + tokens - 1) / tokens;

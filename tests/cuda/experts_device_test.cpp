@@ -29,6 +29,7 @@ TEST_F(CudaExperts, are_routed_as_on_the_host) {
                                     << shape.experts);
     const HostRouting wanted = route_on_host(choices.choices, shape);
     const Routed routed(choices);
+    ASSERT_FALSE(HasFailure());
     const cuda::Routing& got = routed.routing;
     ASSERT_EQ(part<int32_t>(routed.workspace, got.source, wanted.source.size()), wanted.source);
     ASSERT_EQ(part<int32_t>(routed.workspace, got.slot_of, wanted.slot_of.size()), wanted.slot_of);
@@ -85,6 +86,7 @@ TEST_F(CudaExperts, have_tokens_staged_as_they_are_without_slots) {
   const NamedChoices choices = uneven_choices(kTokens, 6);
   const HostRouting host = route_on_host(choices.choices, choices.shape);
   const Routed routed(choices);
+  ASSERT_FALSE(HasFailure());
   const int64_t slots = routed.routing.slots;
   using cuda::StagedElement;
   for (const cuda::StagingForm& form : {cuda::StagingForm{},
@@ -109,7 +111,7 @@ TEST_F(CudaExperts, have_tokens_staged_as_they_are_without_slots) {
         const auto staged = stage(cuda::Workspace{workspace.address(), workspace.bytes()});
         finish(staged);
         on.download(memory, workspace);
-        return std::pair(*staged, workspace.address());
+        return std::pair(staged ? *staged : cuda::StagedTokens{}, workspace.address());
       };
       std::vector<std::byte> dense, by_source, in_place;
       const auto [one, one_at] = run(
@@ -127,6 +129,7 @@ TEST_F(CudaExperts, have_tokens_staged_as_they_are_without_slots) {
                                                       routed.routing.gather(true), room, *on.stream);
           },
           in_place);
+      ASSERT_FALSE(HasFailure());
       ASSERT_EQ(by_source, in_place);
       for (int64_t slot = 0; slot < slots; ++slot) {
         const int32_t token = host.source[static_cast<size_t>(slot)];
@@ -147,6 +150,7 @@ TEST_F(CudaExperts, are_combined_in_the_order_of_choices) {
   choices.choices[5] = 6, choices.choices[9] = choices.choices[10] = choices.choices[11] = -3;
   const HostRouting host = route_on_host(choices.choices, choices.shape);
   const Routed routed(choices);
+  ASSERT_FALSE(HasFailure());
   const std::vector<float> weights = random_values(choices.choices.size(), 25);
   const Buffer device_weights = on.upload(weights);
   for (const int64_t rows : {1, 63, 1024, 1030}) {

@@ -15,18 +15,19 @@
 
 namespace octalane::test {
 
-class CudaExperts : public testing::Test {
- protected:
-  void SetUp() override {
-    if (const std::string& missing = OnDevice::get().missing; !missing.empty()) GTEST_SKIP() << missing;
-  }
-};
-
 inline const cuda::ExpertRouter& router() {
   static const auto loaded = cuda::ExpertRouter::load(*OnDevice::get().session);
   EXPECT_TRUE(loaded) << loaded.error().message;
   return *loaded;
 }
+
+class CudaExperts : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (const std::string& missing = OnDevice::get().missing; !missing.empty()) GTEST_SKIP() << missing;
+    router();  // loaded before anything is captured
+  }
+};
 
 inline void finish(const Status& enqueued) {
   ASSERT_TRUE(enqueued) << enqueued.error().message;

@@ -102,18 +102,20 @@ TEST_P(CudaExpertProduct, has_the_bits_of_each_expert_alone) {
                                       random_choices({kTokens, 2, kExperts}, 23), crowd({1, 2, kExperts}, 3)}) {
     const HostRouting host = route_on_host(choices.choices, choices.shape);
     const Routed routed(choices);
+    ASSERT_FALSE(HasFailure());
     const int64_t slots = routed.routing.slots;
     const Buffer workspace = poisoned(cuda::staging_bytes(form, slots, cols));
     const auto staged = on.kernels->staging.stage_gathered(form, tokens, routed.routing.gather(),
                                                            {workspace.address(), workspace.bytes()}, *on.stream);
-    finish(staged);
+    ASSERT_NO_FATAL_FAILURE(finish(staged));
     for (const bool f32 : {true, false}) {
       SCOPED_TRACE(testing::Message() << choices.name << (f32 ? ", fp32" : ", bfloat16"));
       const int64_t stride = f32 ? kRows + 3 : kRows + 8, width = f32 ? 4 : 2;
       const Buffer y = poisoned((slots + 2) * stride * width);
-      finish(on.products->multiply_experts(kernel(), *experts.all, *staged, routed.routing.tiles_of(kernel().tokens),
-                                           {y.address() + static_cast<cuda::Address>(stride * width), f32, stride},
-                                           *on.stream));
+      const Status launched = on.products->multiply_experts(
+          kernel(), *experts.all, *staged, routed.routing.tiles_of(kernel().tokens),
+          {y.address() + static_cast<cuda::Address>(stride * width), f32, stride}, *on.stream);
+      ASSERT_NO_FATAL_FAILURE(finish(launched));
       const auto bytes = part<std::byte>(y, y.address(), static_cast<size_t>(y.bytes()));
       const auto at = [&](int64_t slot, int64_t n) {
         uint32_t bits = 0;
@@ -201,7 +203,7 @@ TEST_F(CudaExperts, run_in_a_graph_whatever_the_router_chooses) {
       SCOPED_TRACE(chosen.name);
       const HostRouting host = route_on_host(chosen.choices, shape);
       ASSERT_TRUE(on.session->copy_in(choices, std::as_bytes(std::span(chosen.choices))));
-      finish(graph->launch(*on.stream));
+      ASSERT_NO_FATAL_FAILURE(finish(graph->launch(*on.stream)));
       const std::vector<float> wanted = combined(host, shape, weights, kRows, [&](int64_t choice, int64_t n) {
         const auto e = static_cast<size_t>(chosen.choices[static_cast<size_t>(choice)]);
         return alone[e][static_cast<size_t>(choice / shape.top_k * kRows + n)];

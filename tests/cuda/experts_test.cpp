@@ -91,6 +91,28 @@ TEST(ExpertRecords, have_scale_words_that_the_widest_spread_needs) {
   EXPECT_EQ(records->scales, cuda::ScaleWords::shift);
 }
 
+TEST(ExpertRecords, are_served_by_every_kernel_that_serves_one_expert) {
+  for (const cuda::GemmKernel& kernel : cuda::gemm_kernels()) {
+    SCOPED_TRACE(name(kernel));
+    int served = 0;
+    for (const NamedSpec& spec : device_specs()) {
+      if (!why_not(kernel, spec.spec).empty()) continue;
+      const Planes planes = planes_for(kernel, spec.spec, 3, 2 * column_unit(spec.spec), 72);
+      const Packed packed(planes, scalar_gemm(kernel.staged).order);
+      const std::vector<PackedView> views(2, packed.view());
+      std::vector<Restaged> made;
+      for (const PackedView& view : views) {
+        if (restaged(kernel.staged)) made.push_back(restage(view, kernel.staged, 1));
+      }
+      const auto records = cuda::pack_experts(views, kernel.staged, made, 1);
+      ASSERT_TRUE(records) << records.error().message;
+      EXPECT_EQ(why_not(kernel, *records), "") << spec.name;
+      ++served;
+    }
+    EXPECT_GT(served, 0);
+  }
+}
+
 TEST(ExpertRecords, say_which_expert_is_unlike_the_first) {
   const HostExperts experts(spec_named("u4_zero8_g32_f16").spec, StagedType::bf16, 2, 70, 128);
   const HostExperts longer(spec_named("u4_zero8_g32_f16").spec, StagedType::bf16, 1, 70, 160);
@@ -205,6 +227,12 @@ TEST(ExpertKernel, has_the_smallest_tile_that_holds_an_even_share) {
   EXPECT_EQ(tokens(StagedType::s8_row, {0, 8, 128}), 64);
   EXPECT_EQ(tokens(StagedType::s8_block, {2048, 8, 128}), 192);
   EXPECT_EQ(tokens(StagedType::s8_nested, {2048, 8, 128}), 0);
+  const RoutingShape shape{10, 2, 6};
+  const auto routing = cuda::lay_out(shape, {256, cuda::routing_bytes(shape)});
+  ASSERT_TRUE(routing) << routing.error().message;
+  for (const cuda::GemmKernel& kernel : cuda::gemm_kernels()) {
+    EXPECT_EQ(routing->tiles_of(kernel.tokens).tokens, kernel.tokens) << "no table for " << name(kernel);
+  }
 }
 
 }  // namespace

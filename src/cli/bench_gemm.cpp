@@ -9,6 +9,7 @@
 #include "cli/machine.h"
 #include "cli/peaks.h"
 #include "cli/random_blocks.h"
+#include "cli/random_tokens.h"
 #include "cli/sampling.h"
 #include "cli/table.h"
 #include "cli/terminal.h"
@@ -28,6 +29,7 @@ struct Options {
   int64_t rows = 0, cols = 0;
   std::vector<int64_t> tokens{1, 8, 512};
   uint64_t seed = 1;
+  std::string activations = "gaussian";
   SamplingOptions sampling;
 };
 
@@ -210,8 +212,7 @@ Status bench_format(const Options& options, const Format& format, int threads, R
     bounds.push_back(std::move(*bound));
   }
   for (const int64_t tokens : options.tokens) {
-    Matrix x{std::vector<float>(static_cast<size_t>(tokens * options.cols)), tokens, options.cols};
-    Gaussian(options.seed + 1).fill(x.values, 1);
+    const Matrix x{random_tokens(options.activations, tokens, options.cols, options.seed + 1), tokens, options.cols};
     std::vector<Arm> arms;
     for (const Bound& bound : bounds) {
       Expected<Context> context = lane_context(options, bound.lane);
@@ -276,8 +277,8 @@ Expected<int> bench_on_cuda(const Options& options) {
       return fail("{} is for the kernels of the CPU; --device cuda times all of its own, from cold memory", flag);
   }
   return bench_gemm_cuda({options.formats, options.tokens, options.rows, options.cols, options.common.lane,
-                          options.kernel, static_cast<int>(options.sampling.repeats), options.seed,
-                          options.common.json});
+                          options.kernel, static_cast<int>(options.sampling.repeats), options.seed, options.common.json,
+                          options.activations});
 }
 
 Expected<int> bench_gemm(const Options& options) {
@@ -308,7 +309,8 @@ Expected<int> bench_gemm(const Options& options) {
                 {"ablation", ablation_json()},
                 {"machine", machine_json(*context)},
                 {"seed", options.seed},
-                {"input", "Gaussian weights of standard deviation 1/sqrt(cols), quantized; Gaussian activations"},
+                {"activations", options.activations},
+                {"input", describe_input(options.activations)},
                 {"timed", "activation quantizing and product"},
                 {"cache", options.sampling.cold ? "cold: copies of the weights in rotation" : "warm"},
                 {"sampling", sampling_json(options.sampling)},
@@ -339,6 +341,8 @@ Command bench_gemm_command(CLI::App& bench) {
              "With --device cuda: only kernels whose names contain this; those of mma.sync run beside wgmma's only so");
   flags.number("--repeats", options->sampling.repeats, 1, 1000, "Samples per cell");
   flags.seed(options->seed, "Seed of weights and activations");
+  flags.choice("--activations", options->activations, token_kinds(),
+               "Gaussian; Student's t with 3 degrees of freedom; Gaussian with one channel times 1000");
   flags.toggle("--cold", options->sampling.cold,
                "Rotate copies of the weights of twice the last-level cache (at most 2 GiB)");
   flags.toggle("--take-turns", options->sampling.turns,

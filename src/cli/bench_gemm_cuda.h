@@ -14,6 +14,7 @@ struct CudaGemmOptions {
   int rounds = 5;
   uint64_t seed = 1;
   bool json = false;
+  std::string activations = "gaussian";  ///< of token_kinds()
 };
 
 /// Every kernel of the first CUDA device that serves the formats, beside cuBLASLt on dense operands of the same shape

@@ -20,6 +20,7 @@ struct ProductsOptions {
   int promote_cols = 512;         ///< f8.row
   bool peers = true;              ///< also the vendor's, where its library is
   uint64_t seed = 1;
+  std::string activations = "gaussian";  ///< of token_kinds()
   RotationOptions rotation;
 };
 

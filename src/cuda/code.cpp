@@ -23,6 +23,9 @@ alignas(64) constexpr unsigned char kActivations[] = {
 alignas(64) constexpr unsigned char kAdditive[] = {
 #include "cuda_additive_code.inc"
 };
+alignas(64) constexpr unsigned char kExperts[] = {
+#include "cuda_experts_code.inc"
+};
 
 }  // namespace
 
@@ -32,6 +35,7 @@ std::span<const std::byte> gemm_mma_code() { return std::as_bytes(std::span(kGem
 std::span<const std::byte> gemv_code() { return std::as_bytes(std::span(kGemv)); }
 std::span<const std::byte> activation_code() { return std::as_bytes(std::span(kActivations)); }
 std::span<const std::byte> additive_code() { return std::as_bytes(std::span(kAdditive)); }
+std::span<const std::byte> experts_code() { return std::as_bytes(std::span(kExperts)); }
 #else
 std::span<const std::byte> probe_code() { return {}; }
 std::span<const std::byte> gemm_code() { return {}; }
@@ -39,6 +43,7 @@ std::span<const std::byte> gemm_mma_code() { return {}; }
 std::span<const std::byte> gemv_code() { return {}; }
 std::span<const std::byte> activation_code() { return {}; }
 std::span<const std::byte> additive_code() { return {}; }
+std::span<const std::byte> experts_code() { return {}; }
 #endif
 
 }  // namespace octalane::cuda

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "core/restage.h"
 #include "cuda/gemm_list.h"
 #include "cuda/gemm_mma_list.h"
 #include "cuda/gemm_mma_shapes.h"
@@ -33,8 +34,9 @@ constexpr GemmKernel whole(const char* function) {
 
 template <class S>
 constexpr GemmKernel grouped(const char* function) {
-  return {function, StagedType::s8_group, S::kCode,    S::kForm,       S::kWords, S::kGroup, Drain::none,
-          S::kRows, S::kTokens,           S::kThreads, S::kSharedBytes};
+  constexpr StagedType kStaged = S::kE4m3 ? StagedType::f8_group : StagedType::s8_group;
+  return {function,    kStaged,  S::kCode,   S::kForm,    S::kWords,      S::kGroup,
+          Drain::none, S::kRows, S::kTokens, S::kThreads, S::kSharedBytes};
 }
 
 template <class S>
@@ -75,7 +77,8 @@ constexpr GemmKernel by_mma(const char* function, int least_words) {
 #define GEMM(name, operand, code, form, words, drain, ...) \
   whole<GemmShape<Operand::operand, Code::code, Form::form, words, Drain::drain, __VA_ARGS__>>(#name),
 #define NESTED_GEMM(name, code, ...) nested<NestedShape<Code::code, __VA_ARGS__>>(#name),
-#define GROUP_GEMM(name, code, form, ...) grouped<GroupShape<Code::code, Form::form, __VA_ARGS__>>(#name),
+#define GROUP_GEMM(name, operand, code, form, ...) \
+  grouped<GroupShape<Operand::operand, Code::code, Form::form, __VA_ARGS__>>(#name),
 #define MMA_GEMM(name, drain, code, form, least, ...) \
   by_mma<GemmMmaShape<MmaDrain::drain, Code::code, Form::form, __VA_ARGS__>>(#name, least),
 constexpr GemmKernel kKernels[] = {OCTALANE_GEMMS(GEMM, GROUP_GEMM, NESTED_GEMM) OCTALANE_MMA_GEMMS(MMA_GEMM)};
@@ -88,6 +91,7 @@ const char* code_name(Code code) {
   switch (code) {
     case Code::nibble: return "nibble";
     case Code::table: return "table";
+    case Code::e4m3: return "e4m3";
     case Code::byte: break;
   }
   return "byte";
@@ -114,7 +118,7 @@ std::string groups_of(const GemmKernel& k) {
 /// Lanes whose weights are packed alike.
 StagedType packing(StagedType staged) {
   if (staged == StagedType::s8_xblock) return StagedType::s8_row;
-  return staged == StagedType::s8_group || staged == StagedType::s8_nested ? StagedType::bf16 : staged;
+  return restaged(staged) ? staged : StagedType::bf16;
 }
 
 }  // namespace
@@ -146,9 +150,7 @@ std::string why_not(const GemmKernel& kernel, const Records& weights) {
   if (kernel.staged == StagedType::s8_nested && kernel.minima != weights.spec.scale.has_bias) {
     return kernel.minima ? "for weights with minima only" : "not for weights with minima";
   }
-  if (kernel.staged == StagedType::s8_group || kernel.staged == StagedType::s8_nested)
-    return why_no_records(weights.spec, kernel.staged);
-  return {};
+  return restaged(kernel.staged) ? std::string() : why_no_records(weights.spec, kernel.staged);
 }
 
 std::string why_not(const GemmKernel& kernel, const DeviceInfo& device) {

@@ -17,8 +17,8 @@ struct GemmKernel {
   Code code;
   Form form;
   int words;         ///< scale words of a row and record: 1 for groups of 64 and more, 2 for 32, 4 for 16; at most
-  int group;         ///< s8.group: columns of a scale; else 0
-  Drain drain;       ///< by wgmma, but s8.group; else none
+  int group;         ///< s8.group, f8.group: columns of a scale; else 0
+  Drain drain;       ///< by wgmma, but s8.group and f8.group; else none
   int rows, tokens;  ///< of a tile
   int threads, shared_bytes;
   bool minima = false;  ///< s8.nested: for weights with a sub-minimum

@@ -61,7 +61,7 @@ Expected<DeviceLinear> DeviceLinear::bind(const LinearKernels& kernels, std::str
     encodings = without_lane_of(encodings, encoding);
     std::string what = fmt::format("not {}", octalane::name(encoding));
     if (taken.forced) {
-      taken.forced = info(encoding).lane == Lane::s8 ? StagedType::s8_group : StagedType::bf16;
+      taken.forced = info(encoding).lane == Lane::s8 ? StagedType::s8_group : StagedType::f8_group;
       if (!plan()) taken.forced = StagedType::bf16;
       what = fmt::format("{} instead of {}", octalane::name(*taken.forced), octalane::name(*lanes.forced));
     }

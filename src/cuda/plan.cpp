@@ -29,7 +29,8 @@ double multiplies_per_clock(const Candidate& candidate, const DeviceInfo& device
 /// Columns from drain to drain; 0: none on the way.
 int drained_columns(const Candidate& candidate) {
   switch (candidate.staged) {
-    case StagedType::s8_group: return candidate.group;
+    case StagedType::s8_group:
+    case StagedType::f8_group: return candidate.group;
     case StagedType::s8_nested:
     case StagedType::s8_block:
     case StagedType::s8_xblock: return kRestageBlock;

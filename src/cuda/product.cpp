@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "core/half.h"
 #include "cuda/code.h"
 #include "cuda/gemm_args.h"
 #include "cuda/product_args.h"
@@ -13,6 +14,13 @@ namespace octalane::cuda {
 namespace {
 
 int words_of(const GemmKernel& kernel) { return kernel.staged == StagedType::bf16 ? 64 : 128; }
+
+/// The levels of a table as E4M3, which they fit.
+std::array<uint8_t, 16> e4m3_table(const Records& weights) {
+  std::array<uint8_t, 16> table{};
+  for (size_t i = 0; i < 16; ++i) table[i] = f32_to_e4m3(static_cast<float>(int{weights.table[i]} - 128));
+  return table;
+}
 
 }  // namespace
 
@@ -59,6 +67,27 @@ FunctionHandle Products::function(const GemmKernel& kernel) const {
 
 Status Products::multiply(const GemmKernel& kernel, const DeviceWeights& weights, const StagedTokens& x,
                           const Output& y, const Stream& stream, const ProductOptions& options) const {
+  if (weights.about().experts != 1) {
+    return fail("cuda: {}: wanted the weights of one matrix, got {} experts", name(kernel), weights.about().experts);
+  }
+  return launch(kernel, weights, x, nullptr, y, stream, options);
+}
+
+Status Products::multiply_experts(const GemmKernel& kernel, const DeviceWeights& weights, const StagedTokens& x,
+                                  const ExpertTiles& experts, const Output& y, const Stream& stream,
+                                  const ProductOptions& options) const {
+  if (kernel.by_mma()) {
+    return fail("cuda: {}: wanted a kernel of wgmma for a product over experts, got one of mma.sync", name(kernel));
+  }
+  if (experts.tokens != kernel.tokens) {
+    return fail("cuda: {}: wanted a table for tiles of {} tokens, got {}", name(kernel), kernel.tokens, experts.tokens);
+  }
+  return launch(kernel, weights, x, &experts, y, stream, options);
+}
+
+Status Products::launch(const GemmKernel& kernel, const DeviceWeights& weights, const StagedTokens& x,
+                        const ExpertTiles* experts, const Output& y, const Stream& stream,
+                        const ProductOptions& options) const {
   const Records& about = weights.about();
   if (const std::string why = why_not(kernel, about); !why.empty()) return fail("cuda: {}: {}", name(kernel), why);
   if (const std::string why = why_not(kernel, session_->device()); !why.empty()) {
@@ -70,12 +99,16 @@ Status Products::multiply(const GemmKernel& kernel, const DeviceWeights& weights
     return fail("cuda: {}: wanted at most {} tokens and rows, got {} and {}", name(kernel), kMost, x.tokens,
                 about.rows);
   }
+  if (const int64_t tiles = count_tiles(kernel, about, x, experts); tiles > kMost) {
+    return fail("cuda: {}: wanted at most {} tiles, got {}", name(kernel), kMost, tiles);
+  }
   return kernel.by_mma() ? multiply_by_mma(kernel, weights, x, y, stream, options)
-                         : multiply_by_wgmma(kernel, weights, x, y, stream, options);
+                         : multiply_by_wgmma(kernel, weights, x, experts, y, stream, options);
 }
 
 Status Products::multiply_by_wgmma(const GemmKernel& kernel, const DeviceWeights& weights, const StagedTokens& x,
-                                   const Output& y, const Stream& stream, const ProductOptions& options) const {
+                                   const ExpertTiles* experts, const Output& y, const Stream& stream,
+                                   const ProductOptions& options) const {
   const Records& about = weights.about();
   const bool wide = kernel.staged == StagedType::bf16;
   const DriverApi& api = stream.api();
@@ -95,9 +128,18 @@ Status Products::multiply_by_wgmma(const GemmKernel& kernel, const DeviceWeights
     args.y = *y_map;
   }
   set_operands(args, weights, x, options);
+  if (experts != nullptr) {
+    args.experts = pointer<const ExpertTile>(experts->tiles);
+    args.expert_tiles = pointer<const int32_t>(experts->count);
+  }
+  args.expert_rows = static_cast<int32_t>(about.expert_rows());
   args.promote = std::max(1, options.promote_cols / kPanelCols);
+  if (kernel.staged == StagedType::f8_group) {
+    const std::array<uint8_t, 16> table = e4m3_table(about);
+    std::memcpy(args.table, table.data(), sizeof args.table);
+  }
   args.shifted = pointer<const uint64_t>(weights.shifted());
-  const int64_t tiles = count_tiles(kernel, about, x.tokens);
+  const int64_t tiles = count_tiles(kernel, about, x, experts);
   const Grid grid{static_cast<int>(std::min<int64_t>(tiles, session_->device().multiprocessors)), kernel.threads,
                   kernel.shared_bytes};
   return session_->enqueue(function(kernel), grid, stream, args);

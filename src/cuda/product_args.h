@@ -36,8 +36,11 @@ void set_operands(Args& args, const DeviceWeights& weights, const StagedTokens& 
   args.clocks = pointer<uint64_t>(options.clocks);
 }
 
-inline int64_t count_tiles(const GemmKernel& kernel, const Records& weights, int64_t tokens) {
-  return (tokens + kernel.tokens - 1) / kernel.tokens * ((weights.rows + kernel.rows - 1) / kernel.rows);
+/// Over experts (null: of one matrix): as many as the worst routing has.
+inline int64_t count_tiles(const GemmKernel& kernel, const Records& weights, const StagedTokens& x,
+                           const ExpertTiles* experts) {
+  const int64_t tiles = experts == nullptr ? (x.tokens + kernel.tokens - 1) / kernel.tokens : experts->most;
+  return tiles * ((weights.rows + kernel.rows - 1) / kernel.rows);
 }
 
 }  // namespace octalane::cuda

@@ -14,9 +14,7 @@ Status Products::multiply_by_mma(const GemmKernel& kernel, const DeviceWeights& 
   args.y_stride = y.stride;
   args.words = about.layout.words;
   args.record_bytes = about.layout.bytes;
-  const int64_t tiles = count_tiles(kernel, about, x.tokens);
-  constexpr int64_t kMostTiles = int64_t{1} << 30;
-  if (tiles > kMostTiles) return fail("cuda: {}: wanted at most {} tiles, got {}", name(kernel), kMostTiles, tiles);
+  const int64_t tiles = count_tiles(kernel, about, x, nullptr);
   return session_->enqueue(function(kernel), {static_cast<int>(tiles), kernel.threads, kernel.shared_bytes}, stream,
                            args);
 }

@@ -1,5 +1,6 @@
 // bench: the receipts are whole and consistent. No figure is judged here.
 #include <algorithm>
+#include <map>
 
 #include "cli/tool.h"
 
@@ -101,6 +102,18 @@ TEST(BenchGemm, tells_what_encoding_weights_again_costs_them) {
   EXPECT_GT(cells[0]["weight_error"].get<double>(), 1e-4);
   EXPECT_LT(cells[0]["weight_error"].get<double>(), 2e-2);
   EXPECT_EQ(cells[1]["weight_error"], nullptr);
+}
+
+TEST(BenchGemm, says_what_activations_were_multiplied_and_what_far_values_cost) {
+  std::map<std::string, double> errors;
+  for (const char* kind : {"gaussian", "heavy", "outlier"}) {
+    const Json receipt =
+        octalane_json({"bench", "gemm", "--format", "q8_0", "--rows", "64", "--cols", "1024", "--tokens", "4",
+                       "--repeats", "1", "--threads", "1", "--lane", "s8.group", "--activations", kind});
+    EXPECT_EQ(receipt["activations"], kind);
+    errors[kind] = receipt["cells"].at(0)["total_error"].get<double>();
+  }
+  EXPECT_GT(errors["heavy"], errors["gaussian"]);
 }
 
 TEST(BenchGemm, prints_a_table_and_refuses_what_does_not_fit) {

@@ -120,8 +120,23 @@ TEST_F(FakeLinear, that_a_re_encoding_would_spoil_is_bound_without_it_and_says_s
   for (int64_t n = 0; n < 64; ++n) spread.row(n).scale[0] = 0x1p-30f;
   const auto f8 = bind(spread, {.forced = StagedType::f8_row});
   ASSERT_TRUE(f8) << f8.error().message;
-  EXPECT_THAT(f8->fallback(), AllOf(testing::StartsWith("bf16 instead of f8.row: "), HasSubstr("do not move exactly")));
-  EXPECT_THAT(kernel_of(*f8, 1), HasSubstr("bf16_gemv"));
+  EXPECT_THAT(f8->fallback(),
+              AllOf(testing::StartsWith("f8.group instead of f8.row: "), HasSubstr("do not move exactly")));
+  EXPECT_THAT(kernel_of(*f8, 1), HasSubstr("f8.group_gemm"));
+}
+
+TEST_F(FakeLinear, that_is_e4m3_is_multiplied_as_it_is) {
+  const Planes planes = random_planes(spec_named("e4m3_g32_e8m0").spec, 64, 256, 46);
+  const auto group = bind(planes, {.forced = StagedType::f8_group});
+  ASSERT_TRUE(group) << group.error().message;
+  EXPECT_THAT(kernel_of(*group, 1), AllOf(HasSubstr("f8.group_gemm"), HasSubstr("cuda-e4m3-single-g32")));
+  EXPECT_EQ(group->encoded_bytes(), 0);
+  const auto stock = bind(planes);
+  ASSERT_TRUE(stock) << stock.error().message;
+  EXPECT_THAT(kernel_of(*stock, 1), AllOf(HasSubstr("bf16_gemm"), HasSubstr("cuda-e4m3-single-g32")));
+  const auto row = bind(planes, {.forced = StagedType::f8_row});
+  ASSERT_FALSE(row);
+  EXPECT_THAT(row.error().message, HasSubstr("E4M3 codes are not re-encoded here"));
 }
 
 TEST_F(FakeLinear, takes_the_kernel_that_its_records_turned_out_to_need) {

@@ -298,8 +298,8 @@ TEST(CudaCandidates, say_why_they_may_not_run) {
   EXPECT_EQ(refusal("m2v8_g128", few.c_str(), {}), "levels that are no integers are not served");
 }
 
-/// Of every kind of weights and lane that kernels on wgmma serve, those on mma.sync do, but f8.row; and where both can
-/// run, none of theirs is chosen before it has a rate.
+/// Of every kind of weights and lane that kernels on wgmma serve, those on mma.sync do, but the lanes of f8 and codes
+/// of E4M3; and where both can run, none of theirs is chosen before it has a rate.
 TEST(CudaCandidates, on_mma_sync_serve_where_there_is_no_wgmma_alone) {
   DeviceInfo ampere = kDevice;
   ampere.capability = 86;
@@ -316,7 +316,7 @@ TEST(CudaCandidates, on_mma_sync_serve_where_there_is_no_wgmma_alone) {
               nullptr);
         };
         const auto hopper = plan(kDevice), other = plan(ampere);
-        if (lane.type == StagedType::f8_row) {
+        if (lane.lane == Lane::f8 || spec.spec.code.map == CodeMap::e4m3) {
           EXPECT_FALSE(other);
           continue;
         }

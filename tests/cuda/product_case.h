@@ -14,6 +14,7 @@
 #include "core/half.h"
 #include "core/restage.h"
 #include "cuda/host_tokens.h"
+#include "cuda/kernel_weights.h"
 #include "cuda/product.h"
 #include "kernels/all_kernels.h"
 #include "kernels/operands.h"
@@ -107,7 +108,7 @@ class DeviceProduct {
 };
 
 inline bool is_exact(const cuda::GemmKernel& kernel) {
-  return kernel.staged != StagedType::bf16 && kernel.staged != StagedType::f8_row;
+  return kernel.staged != StagedType::bf16 && info(kernel.staged).lane != Lane::f8;
 }
 
 /// The tensor cores' sums of E4M3 products keep about 14 bits: every addition of 128 columns may lose 2^-13 of the
@@ -122,6 +123,22 @@ inline double lost_by_e4m3(const Planes& planes, const Formed& x, int64_t m, int
       magnitude += std::fabs(double{w[static_cast<size_t>(k)]} * x.value(m, k));
     }
     lost += magnitude * static_cast<double>(promote) / 32 * 0x1p-13;
+  }
+  return lost;
+}
+
+/// The same where every 32 columns, one instruction, are added to fp32 totals: products are aligned to the largest, of
+/// which 2^-13 remains, and so many bits are kept of their sum.
+inline double lost_by_e4m3_groups(const Planes& planes, const Formed& x, int64_t m, int64_t n) {
+  std::vector<float> w(static_cast<size_t>(planes.cols()));
+  decode_row(planes.spec(), planes.row(n), planes.cols(), w.data());
+  double lost = 0;
+  for (int64_t begin = 0; begin < planes.cols(); begin += 32) {
+    double magnitude = 0, largest = 0, cut = 0;
+    const auto product = [&](int64_t k) { return std::fabs(double{w[static_cast<size_t>(k)]} * x.value(m, k)); };
+    for (int64_t k = begin; k < begin + 32; ++k) largest = std::max(largest, product(k)), magnitude += product(k);
+    for (int64_t k = begin; k < begin + 32; ++k) cut += std::min(product(k), largest * 0x1p-13);
+    lost += cut + magnitude * 0x1p-13;
   }
   return lost;
 }
@@ -144,6 +161,7 @@ inline void expect_right(const cuda::GemmKernel& kernel, const Planes& planes, D
       }
       double bound = judged->tolerance[at];
       if (kernel.staged == StagedType::f8_row) bound += lost_by_e4m3(planes, product.formed(), m, n, 128);
+      if (kernel.staged == StagedType::f8_group) bound += lost_by_e4m3_groups(planes, product.formed(), m, n);
       const bool near = std::fabs(double{y[at]} - judged->y[at]) <= bound;
       EXPECT_TRUE(near) << "token " << m << ", row " << n << ": wanted " << judged->y[at] << " +- " << bound << ", got "
                         << y[at];
@@ -152,19 +170,8 @@ inline void expect_right(const cuda::GemmKernel& kernel, const Planes& planes, D
   }
 }
 
-/// Random weights; for kernels of any spread of scales, some that exponent words cannot serve.
-inline Planes planes_for(const cuda::GemmKernel& kernel, const WeightSpec& spec, int64_t rows, int64_t cols,
-                         uint32_t seed) {
-  Planes planes = random_planes(spec, rows, cols, seed);
-  for (int64_t r = 0; kernel.form == cuda::Form::shift && r < rows; ++r) {
-    planes.row(r).scale[0] = std::ldexp(planes.row(r).scale[1], -13);
-    planes.row(r).codes[0] = 7;
-  }
-  return planes;
-}
-
-/// The same, but all codes of a row are the highest level or, in every other row, the lowest: with activations of one
-/// size the largest sums that there are.
+/// Random weights, but all codes of a row are the highest level or, in every other row, the lowest: with activations of
+/// one size the largest sums that there are.
 inline Planes extreme_planes(const cuda::GemmKernel& kernel, const WeightSpec& spec, int64_t rows, int64_t cols) {
   Planes planes = planes_for(kernel, spec, rows, cols, 15);
   const bool table = spec.code.map == CodeMap::table;
@@ -173,6 +180,7 @@ inline Planes extreme_planes(const cuda::GemmKernel& kernel, const WeightSpec& s
     if (spec.code.table[c] < spec.code.table[lowest]) lowest = c;
     if (spec.code.table[c] > spec.code.table[highest]) highest = c;
   }
+  if (spec.code.map == CodeMap::e4m3) lowest = 0xFE, highest = 0x7E;  // -448 and 448; 0xFF and 0x7F are NaN
   for (int64_t n = 0; n < rows; ++n) {
     for (int64_t k = 0; k < cols; ++k) planes.row(n).codes[k] = n % 2 == 0 ? highest : lowest;
   }
@@ -189,26 +197,6 @@ inline Activations extreme_activations(int64_t tokens, int64_t cols) {
     for (int64_t k = 0; k < cols; ++k) x.at(m, k) = m % 2 == 0 ? 1.0f : -1.0f;
   }
   return x;
-}
-
-/// Records of the kernel's weights, or "" and why it does not take these.
-inline std::string why_not(const cuda::GemmKernel& kernel, const WeightSpec& spec) {
-  if (const std::string why = cuda::why_no_records(spec, kernel.staged); !why.empty()) return why;
-  const Planes planes = planes_for(kernel, spec, 1, 2 * column_unit(spec), 1);
-  const Packed packed(planes, scalar_gemm(kernel.staged).order);
-  std::optional<Restaged> made;
-  if (restaged(kernel.staged)) made = restage(packed.view(), kernel.staged, 1);
-  const auto records = cuda::pack_records(packed.view(), kernel.staged, made ? &*made : nullptr, 1);
-  return records ? cuda::why_not(kernel, *records) : records.error().message;
-}
-
-/// What the kernels' other tests have, and one more kind of group.
-inline std::vector<NamedSpec> device_specs() {
-  std::vector<NamedSpec> specs = all_specs();
-  WeightSpec wide = spec_named("u4_g64_bf16_bias").spec;
-  wide.code.bits = 6;
-  specs.push_back({"u6_g64_bf16_bias", wide});
-  return specs;
 }
 
 template <class Visit>

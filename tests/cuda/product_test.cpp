@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <map>
 #include <set>
@@ -154,6 +155,45 @@ INSTANTIATE_TEST_SUITE_P(Cuda, CudaProduct, testing::Range(0, static_cast<int>(c
                          [](const auto& test) {
                            return std::string(cuda::gemm_kernels()[static_cast<size_t>(test.param)].function);
                          });
+
+/// E4M3 codes stay the bytes that they are, in the order of records.
+TEST(CudaRecords, e4m3_codes_are_bytes_beside_their_scales) {
+  const Planes planes = random_planes(spec_named("e4m3_g32_e8m0").spec, 70, 192, 15);
+  const Packed packed(planes, scalar_gemm(StagedType::f8_group).order);
+  const auto records = cuda::pack_records(packed.view(), StagedType::f8_group, nullptr, 1);
+  ASSERT_TRUE(records) << records.error().message;
+  EXPECT_EQ(records->code, cuda::Code::e4m3);
+  EXPECT_EQ(records->layout.bytes, 4096 + 64 * 2 * 2);
+  const auto at = [&](int64_t n, int64_t k) {
+    return records->bytes.data() + (n / 64 * (records->padded_cols / 64) + k / 64) * records->layout.bytes;
+  };
+  for (int64_t n = 0; n < 70; ++n) {
+    for (int64_t k = 0; k < 192; ++k) {
+      const int64_t thread = n % 64 / 16 * 32 + n % 8 * 4 + k % 16 / 4;
+      const int64_t byte = k % 64 / 32 * 2048 + thread * 16 + n % 16 / 8 * 8 + k % 32 / 16 * 4 + k % 4;
+      ASSERT_EQ(static_cast<uint8_t>(at(n, k)[byte]), planes.row(n).codes[k]) << n << ", " << k;
+      uint16_t scale = 0;
+      std::memcpy(&scale, at(n, k) + 4096 + (n % 64 * 2 + k % 64 / 32) * 2, 2);
+      ASSERT_EQ(bf16_to_f32(scale), planes.row(n).scale[k / 32]) << n << ", " << k;
+    }
+  }
+}
+
+TEST(CudaRecords, lanes_of_e4m3_take_what_is_e4m3) {
+  const auto why = [](const char* spec, StagedType staged) {
+    return cuda::why_no_records(spec_named(spec).spec, staged);
+  };
+  for (const char* spec : {"e4m3_g32_e8m0", "table_g32_e8m0", "table_g32_e8m0half"}) {
+    EXPECT_EQ(why(spec, StagedType::f8_group), "") << spec;
+    EXPECT_EQ(why(spec, StagedType::bf16), "") << spec;
+  }
+  EXPECT_EQ(why("u4_zero8_g32_f16", StagedType::f8_group), "levels are integers, not E4M3");
+  EXPECT_EQ(why("table_g32_f16", StagedType::f8_group), "levels are not all E4M3");
+  EXPECT_EQ(why("e4m3_g16_bf16_bias", StagedType::f8_group), "E4M3 has no bias");
+  EXPECT_EQ(why("e4m3_g64_f32", StagedType::f8_group), "scales of 32 bits are not served exactly");
+  EXPECT_EQ(why("e4m3_g32_e8m0", StagedType::f8_row), "E4M3 codes are not re-encoded here, use f8.group");
+  EXPECT_EQ(why("e4m3_g32_e8m0", StagedType::s8_group), "levels that are no integers are not served");
+}
 
 TEST(CudaRecords, kernels_have_names_of_their_own) {
   std::set<std::string> names;

@@ -49,8 +49,9 @@ __device__ __forceinline__ void store_tile(const TensorMap& map, int x, int y, u
   asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3];" ::"l"(&map), "r"(x),
                "r"(y), "r"(from)
                : "memory");
-  asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
+/// Ends a group of stores, which may be empty.
+__device__ __forceinline__ void stores_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
 /// Until at most `Pending` groups of stores still read shared memory.
 template <int Pending>
 __device__ __forceinline__ void stores_read() {

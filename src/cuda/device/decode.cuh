@@ -19,9 +19,9 @@ template <Code kCode>
 struct Eight {
   uint32_t word[code_bits(kCode) / 4];
 
-  /// Quad q as bytes: the codes of integers, the levels + 128 of tables.
+  /// Quad q as bytes: the codes of integers and of E4M3, the table's entries.
   __device__ __forceinline__ uint32_t quad(int q, const uint4& table) const {
-    if constexpr (kCode == Code::byte) return word[q];
+    if constexpr (code_bits(kCode) == 8) return word[q];
     if constexpr (kCode == Code::nibble) return (q == 0 ? word[0] : word[0] >> 4) & 0x0f0f0f0fu;
     return look_up(q == 0 ? word[0] : word[0] >> 16, table);
   }
@@ -30,7 +30,7 @@ struct Eight {
 /// The codes of a thread in a record, which begin at `at`: [j][h].
 template <Code kCode>
 __device__ __forceinline__ void load_codes(uint32_t at, Eight<kCode> (&codes)[2][2]) {
-  if constexpr (kCode == Code::byte) {
+  if constexpr (code_bits(kCode) == 8) {
 #pragma unroll
     for (int j = 0; j < 2; ++j) {
       const uint4 v = shared_128(at + j * 2048);
@@ -111,6 +111,23 @@ __device__ __forceinline__ void weights_of(uint32_t bytes, const Scale& scale, c
     const float lifted = __uint_as_float(permute(bytes, args.magic, args.selector + e * args.step));
     w[e] = kLevelFirst ? __fmul_rn(lifted + args.offset, scale.scale) : fmaf(lifted, scale.scale, less);
     if constexpr (kBias) w[e] = __fadd_rn(w[e], scale.bias);
+  }
+}
+
+/// The same of four E4M3: a level is exact in binary16, NaN included.
+template <bool kBias>
+__device__ __forceinline__ void weights_of_e4m3(uint32_t codes, const Scale& scale, float (&w)[4]) {
+#pragma unroll
+  for (int e = 0; e < 4; e += 2) {
+    uint32_t levels;
+    asm("{ .reg .b16 low, high; mov.b32 {low, high}, %1; cvt.rn.f16x2.e4m3x2 %0, low; }"
+        : "=r"(levels)
+        : "r"(e == 0 ? codes : codes >> 16));
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      w[e + i] = __fmul_rn(widen(i == 0 ? levels : levels >> 16, false), scale.scale);
+      if constexpr (kBias) w[e + i] = __fadd_rn(w[e + i], scale.bias);
+    }
   }
 }
 

@@ -53,6 +53,7 @@ __device__ __forceinline__ float widen_f16(uint32_t bits) {
   asm("{ .reg .b16 h; cvt.u16.u32 h, %1; cvt.f32.f16 %0, h; }" : "=f"(value) : "r"(bits));
   return value;
 }
+/// Two bfloat16, the first in the low half: to nearest-even.
 __device__ __forceinline__ uint32_t pack_bf16(float low, float high) {
   uint32_t pair;
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));

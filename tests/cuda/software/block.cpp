@@ -1,5 +1,7 @@
+#undef _FORTIFY_SOURCE  // its longjmp does not leave a stack for another
 #include "cuda/software/block.h"
 
+#include <setjmp.h>
 #include <ucontext.h>
 
 #include <memory>
@@ -29,7 +31,9 @@ struct Copy {
 };
 
 struct Thread {
-  ucontext_t context;
+  ucontext_t start;
+  jmp_buf place;  ///< once it has begun
+  bool begun = false;
   std::vector<std::vector<Copy>> copies{{}};  ///< groups; the last is not committed
   unsigned shown = 0;
   bool done = false;
@@ -44,7 +48,7 @@ struct Block {
   std::vector<Thread> threads;
   std::vector<Warp> warps;
   Meeting meeting;
-  ucontext_t host;
+  jmp_buf host;
   const std::function<void()>* body = nullptr;
   uint32_t shared_bytes = 0;
   const Readable* readable = nullptr;
@@ -64,7 +68,18 @@ Thread& self() { return running->threads[cuda::threadIdx.x]; }
 void enter() {
   (*running->body)();
   self().done = true;
-  swapcontext(&self().context, &running->host);
+  _longjmp(running->host, 1);
+}
+
+// Turns are millions: by jumps, as swapcontext would ask the kernel for the signal mask at each.
+void let_others_run() {
+  if (_setjmp(self().place) == 0) _longjmp(running->host, 1);
+}
+void run_self() {
+  if (_setjmp(running->host) != 0) return;
+  if (self().begun) _longjmp(self().place, 1);
+  self().begun = true;
+  setcontext(&self().start);
 }
 
 void prepare(ucontext_t& context, char* stack) {
@@ -81,7 +96,7 @@ void meet(Meeting& meeting, int members) {
     meeting.arrived = 0;
     ++meeting.past;
   }
-  while (meeting.past == past) swapcontext(&self().context, &running->host);
+  while (meeting.past == past) let_others_run();
 }
 
 std::string name_of_thread() { return std::to_string(cuda::threadIdx.x); }
@@ -101,14 +116,14 @@ std::string run_block(int block, int threads, int shared_bytes, const Readable& 
   now.warps.resize(static_cast<size_t>(threads / 32));
   std::memset(cuda::shared, kPoison, sizeof cuda::shared);
   cuda::blockIdx.x = static_cast<unsigned>(block);
-  for (int i = 0; i < threads; ++i) prepare(now.threads[static_cast<size_t>(i)].context, stack_of(i));
+  for (int i = 0; i < threads; ++i) prepare(now.threads[static_cast<size_t>(i)].start, stack_of(i));
   // First thread first and last thread first in turns: no order is relied on.
   for (bool forward = true, left = true; left; forward = !forward) {
     left = false;
     for (int i = 0; i < threads; ++i) {
       cuda::threadIdx.x = static_cast<unsigned>(forward ? i : threads - 1 - i);
       if (self().done) continue;
-      swapcontext(&now.host, &self().context);
+      run_self();
       left = true;
     }
   }

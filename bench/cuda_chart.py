@@ -18,7 +18,7 @@ sys.path[:0] = [HERE, os.path.join(HERE, "peers")]
 import chart  # noqa: E402
 from cuda_rates import read_receipt  # noqa: E402
 
-LANES = ["bf16", "s8.group", "s8.nested", "s8.block", "s8.xblock", "s8.row", "f8.row"]
+LANES = ["bf16", "s8.group", "s8.nested", "s8.block", "s8.xblock", "s8.row", "f8.group", "f8.row"]
 VENDOR = ["cublaslt bf16", "cublaslt int8", "cublaslt fp8"]
 
 

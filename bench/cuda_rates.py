@@ -50,11 +50,11 @@ def parse_device(text):
 
 
 def shape_of(kernel):
-    """(lane, "gemm" or "gemv", rows, tokens)."""
-    found = re.match(r"(.+)_(gem[mv])_(\d+)x(\d+)x\d+_cuda-", kernel)
+    """(lane and whether by mma.sync, "gemm" or "gemv", rows, tokens)."""
+    found = re.match(r"(.+)_(gem[mv])_(\d+)x(\d+)x\d+_(cuda|mma)-", kernel)
     if not found:
         raise SystemExit(f"{kernel}: wanted the name of a kernel of a device")
-    return found[1], found[2], int(found[3]), int(found[4])
+    return f"{found[1]} {found[5]}", found[2], int(found[3]), int(found[4])
 
 
 def read(paths):

@@ -3,7 +3,7 @@
 # source (the assembler may find that products repeat, and drop them), and no other that multiplies matrices; none spills
 # but the emulated ones. Each product kernel multiplies by the instruction of its lane and by no other, but s8.nested's
 # minima, which take the 16-bit one. Exits 77 (skipped) without cuobjdump.
-#   bench/cuda_sass.sh [FATBIN, default build/release/src/cuda/probe.fatbin; gemm.fatbin has the products]
+#   bench/cuda_sass.sh [FATBIN, default build/release/src/cuda/probe.fatbin; gemm.fatbin and gemm_mma.fatbin have the products]
 set -euo pipefail
 fatbin=${1:-$(dirname "$0")/../build/release/src/cuda/probe.fatbin}
 cuobjdump=${CUOBJDUMP:-cuobjdump}
@@ -16,7 +16,7 @@ if [[ ! -e $fatbin ]]; then
   exit 77
 fi
 "$cuobjdump" --dump-sass "$fatbin" | awk '
-  function is_product(name) { return name ~ /^(s8|bf16|f8)_/ }
+  function is_product(name) { return name ~ /^(mma_)?(s8|bf16|f8)_/ && name !~ /_drain_/ }
   # What a kernel of this name must consist of. mma.sync on e4m3 is made of HMMA on sm_90.
   function wanted(name) {
     if (name ~ /^s8_/) return "IGMMA"
@@ -37,7 +37,7 @@ fi
     if (match(name, /drain_[0-9]+$/)) return substr(name, RSTART + 6) / 32
     return 16
   }
-  function allowed(op) { return op == wanted(name) || (name ~ /^s8_nested/ && op == "HGMMA") }
+  function allowed(op) { return op == wanted(name) || (name ~ /^s8_nested/ && op == "HGMMA") || (name ~ /^mma_s8_nested/ && op == "HMMA") }
   function finish(   op) {
     if (name == "") return
     loops += wanted(name) != "none"

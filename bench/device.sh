@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Everything that needs a Hopper device, in one go of about six minutes: the tests, the machine code, the tables with a
+# Everything that needs a Hopper device, in one go of about eight minutes: the tests, the machine code, the tables with a
 # receipt for each, then the memory and race checkers on small shapes. Takes a build made beforehand, here or elsewhere:
 # octalane, tests/cuda/cuda_test and bench/cuda/cuda_additive_bench are all it runs.
 #   bench/device.sh BUILD_DIR OUT_DIR
@@ -18,9 +18,10 @@ step() { # name seconds command...
   echo "$name: exit $rc after $((SECONDS - begin)) s"
 }
 test=$build/tests/cuda/cuda_test
-step tests 120 "$test" --gtest_brief=1
+# Those that the host carries out need no device.
+step tests 240 "$test" --gtest_brief=1 --gtest_filter=-*Software*
 grep -E "FAILED|PASSED|Covered|relative error" tests.log
-for part in probe gemm; do
+for part in probe gemm gemm_mma; do
   step "sass_$part" 60 "$here/cuda_sass.sh" "$build/src/cuda/$part.fatbin"
 done
 products() { # name seconds format tokens rows cols [flags]
@@ -31,11 +32,20 @@ products() { # name seconds format tokens rows cols [flags]
 products products_q4_k 100 q4_k 512,2048,4096 14336 4096 --repeats 4
 products products_mlx4 100 mlx-affine-4-g64 512,2048,4096 14336 4096 --repeats 4
 products products_4096x4096 60 q4_k,mlx-affine-4-g64 512 4096 4096 --repeats 4
-products products_others 90 mlx-mxfp4,mlx-affine-4-g128,q4_0 2048 14336 4096 --repeats 3
+products products_others 110 mlx-mxfp4,mlx-mxfp8,mlx-affine-4-g128,q4_0 2048 14336 4096 --repeats 3
 products few_tokens 60 q4_k,mlx-affine-4-g64 1,2,4,8,16 14336 4096 --repeats 3 --lane bf16
 products few_tokens_wide 30 q4_k,mlx-affine-4-g64 1 4096 14336 --repeats 3 --lane bf16
+products products_mma 60 q4_k,mlx-affine-4-g64 512 14336 4096 --repeats 3 --kernel _mma-
+for kind in gaussian heavy outlier; do
+  products "errors_$kind" 30 q4_k,mlx-affine-4-g64,mlx-mxfp4,mlx-mxfp8 64 4096 4096 --repeats 1 --activations $kind
+done
 step additive 60 "$build/bench/cuda/cuda_additive_bench" --rounds 3 --out cuda_additive.json
-small='Cuda/CudaProduct.a_token_that*/*128x64:Cuda/CudaProduct.a_token_that*/*group*single*:Cuda/CudaProduct.a_token_that*/*nested_nibble*'
+# The receipt of the probe lies beside this script: its loops are measured apart.
+step schemes 10 "$here/cuda_schemes.py" --probe "$here/../docs/results/probe_h200.json" \
+  --speeds cuda_products_q4_k.json cuda_products_mlx4.json cuda_products_others.json -- cuda_errors_{gaussian,heavy,outlier}.json
+cat schemes.log
+of='Cuda/CudaProduct.a_token_that*'
+small="$of/s8*128x64:$of/bf16*128x64:$of/f8*128x64:$of/*group*single*:$of/*nested_nibble*:$of/mma_*_nibble_128x64:$of/mma_*pair_128x128"
 for tool in memcheck racecheck; do
   step "$tool" 60 compute-sanitizer --tool $tool "$test" --gtest_filter="$small:CudaGemv.a_token*" --gtest_brief=1
   grep -E "SUMMARY" "$tool.log"

@@ -9,6 +9,7 @@
 #include "cli/machine.h"
 #include "cli/peaks.h"
 #include "cli/random_blocks.h"
+#include "cli/random_tokens.h"
 #include "cli/sampling.h"
 #include "cli/table.h"
 #include "cli/terminal.h"
@@ -24,9 +25,11 @@ struct Options {
   CommonOptions common;
   std::vector<std::string> formats;
   std::string against;
+  std::string kernel;
   int64_t rows = 0, cols = 0;
   std::vector<int64_t> tokens{1, 8, 512};
   uint64_t seed = 1;
+  std::string activations = "gaussian";
   SamplingOptions sampling;
 };
 
@@ -209,8 +212,7 @@ Status bench_format(const Options& options, const Format& format, int threads, R
     bounds.push_back(std::move(*bound));
   }
   for (const int64_t tokens : options.tokens) {
-    Matrix x{std::vector<float>(static_cast<size_t>(tokens * options.cols)), tokens, options.cols};
-    Gaussian(options.seed + 1).fill(x.values, 1);
+    const Matrix x{random_tokens(options.activations, tokens, options.cols, options.seed + 1), tokens, options.cols};
     std::vector<Arm> arms;
     for (const Bound& bound : bounds) {
       Expected<Context> context = lane_context(options, bound.lane);
@@ -275,11 +277,13 @@ Expected<int> bench_on_cuda(const Options& options) {
       return fail("{} is for the kernels of the CPU; --device cuda times all of its own, from cold memory", flag);
   }
   return bench_gemm_cuda({options.formats, options.tokens, options.rows, options.cols, options.common.lane,
-                          static_cast<int>(options.sampling.repeats), options.seed, options.common.json});
+                          options.kernel, static_cast<int>(options.sampling.repeats), options.seed, options.common.json,
+                          options.activations});
 }
 
 Expected<int> bench_gemm(const Options& options) {
   if (options.common.device == "cuda") return bench_on_cuda(options);
+  if (!options.kernel.empty()) return fail("--kernel is for the kernels of --device cuda");
   const Expected<Context> context = make_context(options.common);
   if (!context) return fail_with(context);
   if (options.sampling.cold && last_level_cache_bytes() == 0) {
@@ -305,7 +309,8 @@ Expected<int> bench_gemm(const Options& options) {
                 {"ablation", ablation_json()},
                 {"machine", machine_json(*context)},
                 {"seed", options.seed},
-                {"input", "Gaussian weights of standard deviation 1/sqrt(cols), quantized; Gaussian activations"},
+                {"activations", options.activations},
+                {"input", describe_input(options.activations)},
                 {"timed", "activation quantizing and product"},
                 {"cache", options.sampling.cold ? "cold: copies of the weights in rotation" : "warm"},
                 {"sampling", sampling_json(options.sampling)},
@@ -332,8 +337,12 @@ Command bench_gemm_command(CLI::App& bench) {
   flags.number("--cols", options->cols, 1, int64_t{1} << 24, "Weight columns, K", Need::required);
   flags.numbers("--tokens", options->tokens, "Rows of activations, M");
   flags.choice("--vs", options->against, lane_names(), "Time this lane too, in alternation with --lane");
+  flags.text("--kernel", options->kernel,
+             "With --device cuda: only kernels whose names contain this; those of mma.sync run beside wgmma's only so");
   flags.number("--repeats", options->sampling.repeats, 1, 1000, "Samples per cell");
   flags.seed(options->seed, "Seed of weights and activations");
+  flags.choice("--activations", options->activations, token_kinds(),
+               "Gaussian; Student's t with 3 degrees of freedom; Gaussian with one channel times 1000");
   flags.toggle("--cold", options->sampling.cold,
                "Rotate copies of the weights of twice the last-level cache (at most 2 GiB)");
   flags.toggle("--take-turns", options->sampling.turns,

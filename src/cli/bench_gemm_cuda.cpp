@@ -5,6 +5,7 @@
 #include "cli/commit.h"
 #include "cli/cuda_products.h"
 #include "cli/machine.h"
+#include "cli/random_tokens.h"
 #include "cli/table.h"
 #include "cli/terminal.h"
 #include "cuda/probe.h"
@@ -71,7 +72,9 @@ Expected<int> bench_gemm_cuda(const CudaGemmOptions& options) {
       progress.show(fmt::format("{}: {} x {} x {}", format, tokens, options.rows, options.cols));
       ProductsOptions problem{.format = format, .tokens = tokens, .rows = options.rows, .cols = options.cols};
       if (options.lane != "auto") problem.lanes = {*staged_type_from_name(options.lane)};
+      problem.kernel = options.kernel;
       problem.seed = options.seed;
+      problem.activations = options.activations;
       problem.rotation = rotation;
       Expected<Json> cell = products_bench(*kernels, *stream, lt ? &*lt : nullptr, problem);
       if (!cell) return fail_with(cell);
@@ -87,7 +90,8 @@ Expected<int> bench_gemm_cuda(const CudaGemmOptions& options) {
                 {"commit", kCommit},
                 {"uncommitted_changes", kUncommittedChanges},
                 {"seed", options.seed},
-                {"input", "Gaussian weights of standard deviation 1/sqrt(cols), quantized; Gaussian activations"},
+                {"activations", options.activations},
+                {"input", describe_input(options.activations)},
                 {"timed", "the product; weights resident, activations staged; operands in rotation beyond L2"},
                 {"without_cublaslt", lt ? Json() : Json(lt.error().message)},
                 {"memory", std::move(*memory)},

@@ -73,9 +73,10 @@ Expected<std::vector<double>> token(const cuda::Stream& stream, const CheckedPro
   return out;
 }
 
-double distance(const std::vector<double>& y, const std::vector<double>& wanted) {
+/// Over the norm of `scale`.
+double distance(const std::vector<double>& y, const std::vector<double>& wanted, const std::vector<double>& scale) {
   double off = 0, all = 0;
-  for (size_t i = 0; i < y.size(); ++i) off += (y[i] - wanted[i]) * (y[i] - wanted[i]), all += wanted[i] * wanted[i];
+  for (size_t i = 0; i < y.size(); ++i) off += (y[i] - wanted[i]) * (y[i] - wanted[i]), all += scale[i] * scale[i];
   return std::sqrt(all > 0 ? off / all : off);
 }
 
@@ -95,7 +96,7 @@ Expected<ProductErrors> measure_errors(const cuda::Stream& stream, const Checked
     if (const Status s = read(stream, product.y + static_cast<cuda::Address>(m * w.rows * 4), y.back()); !s)
       return fail_with(s);
   }
-  std::vector<double> got, on_operands, on_inputs;
+  std::vector<double> got, on_operands, on_inputs, without;
   Planes planes(w.spec, 1, w.cols);
   std::vector<float> decoded(cols);
   std::vector<double> operand(cols);
@@ -116,9 +117,12 @@ Expected<ProductErrors> measure_errors(const cuda::Stream& stream, const Checked
       got.push_back(y[i][static_cast<size_t>(n)]);
       on_operands.push_back(exact);
       on_inputs.push_back(whole);
+      const auto apart = static_cast<size_t>(std::max<int64_t>(0, product.apart));
+      without.push_back(product.apart < 0 ? whole : whole - double{x[apart]} * double{decoded[apart]});
     }
   }
-  return ProductErrors{distance(got, on_operands), distance(got, on_inputs)};
+  return ProductErrors{distance(got, on_operands, on_operands), distance(got, on_inputs, on_inputs),
+                       distance(got, on_inputs, without)};
 }
 
 }  // namespace octalane::cli

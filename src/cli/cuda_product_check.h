@@ -14,6 +14,7 @@ namespace octalane::cli {
 struct ProductErrors {
   double kernel = 0;  ///< to fp64 on the very operands that were multiplied
   double total = 0;   ///< to fp64 on fp32 activations and decoded weights
+  double rest = 0;    ///< that distance over the norm of outputs without the channel `apart`; its own dwarfs the others
 };
 
 /// A product that was run with fp32 outputs [tokens][rows].
@@ -25,6 +26,7 @@ struct CheckedProduct {
   cuda::StagingForm form;
   const cuda::StagedTokens& staged;
   cuda::Address y = 0;
+  int64_t apart = -1;  ///< a column of x that is far larger than all others; -1: none, rest is total
 };
 
 /// Reads up to 32 tokens by 32 rows of the output back. Errors: the device's.

@@ -9,6 +9,7 @@
 
 #include "cli/cuda_product_check.h"
 #include "cli/random_blocks.h"
+#include "cli/random_tokens.h"
 #include "core/half.h"
 #include "core/parallel.h"
 #include "core/restage.h"
@@ -25,7 +26,7 @@ using cuda::StagingForm;
 
 constexpr StagedType kLanes[] = {StagedType::bf16,     StagedType::s8_group,  StagedType::s8_nested,
                                  StagedType::s8_block, StagedType::s8_xblock, StagedType::s8_row,
-                                 StagedType::f8_row};
+                                 StagedType::f8_group, StagedType::f8_row};
 
 /// Weights as they are, or one re-encoding, in as many copies as keep them out of L2.
 struct Stored {
@@ -88,8 +89,7 @@ class Bench {
     const RandomMatrix random = random_matrix(*format, options_.rows, options_.cols, deviation, options_.seed, threads);
     packed_ = PackedWeights::pack(format->spec, {.rows = 16}, options_.rows, options_.cols, threads,
                                   [&](int64_t row, const PlaneRow& out) { random.matrix.to_planes(row, out); });
-    x_.resize(static_cast<size_t>(options_.tokens * options_.cols));
-    Gaussian(options_.seed + 1).fill(x_, 1);
+    x_ = random_tokens(options_.activations, options_.tokens, options_.cols, options_.seed + 1);
     Expected<Buffer> x = session_.upload(std::as_bytes(std::span(x_)));
     if (!x) return fail_with(x);
     const int64_t bytes = options_.rows * options_.cols / 2 + options_.tokens * options_.cols;
@@ -105,7 +105,7 @@ class Bench {
       if (!wanted || !cuda::why_no_records(packed_.view().spec, lane).empty()) continue;
       if (const Status s = add_lane(lane, *x); !s) return s;
     }
-    return arms_.empty() ? fail("{}: no kernel of these lanes serves it", options_.format) : Status{};
+    return arms_.empty() ? fail("{}: no kernel of these lanes and names serves it", options_.format) : Status{};
   }
 
   Status add_lane(StagedType lane, const Buffer& x) {
@@ -132,18 +132,25 @@ class Bench {
       return {};
     };
     for (const cuda::GemmKernel& kernel : cuda::gemm_kernels()) {
-      if (kernel.staged != lane || !cuda::why_not(kernel, about).empty()) continue;
+      if (kernel.staged != lane || !wanted(kernel) || !cuda::why_not(kernel, about).empty()) continue;
       const StagingForm form = cuda::staging_form(lane, packed_.view().spec.scale.group);
       if (const Status s = add({.name = cuda::name(kernel), .lane = lane, .gemm = &kernel}, form); !s) return s;
     }
     for (const cuda::GemvKernel& kernel : cuda::gemv_kernels()) {
-      if (lane != StagedType::bf16 || options_.tokens > kernel.tokens ||
+      if (lane != StagedType::bf16 || !named(cuda::name(kernel)) || options_.tokens > kernel.tokens ||
           !cuda::why_not(kernel, about, session_.device()).empty())
         continue;
       const StagingForm form = cuda::staging_form(kernel);
       if (const Status s = add({.name = cuda::name(kernel), .lane = lane, .gemv = &kernel}, form); !s) return s;
     }
     return {};
+  }
+
+  bool named(const std::string& kernel) const { return kernel.find(options_.kernel) != std::string::npos; }
+  bool wanted(const cuda::GemmKernel& kernel) const {
+    const bool has_wgmma = session_.device().capability == 90;
+    if (!cuda::why_not(kernel, session_.device()).empty()) return false;
+    return options_.kernel.empty() ? !(kernel.by_mma() && has_wgmma) : named(cuda::name(kernel));
   }
 
   /// Activations in this form, staged once.
@@ -178,22 +185,22 @@ class Bench {
     const DeviceWeights& weights = arm.weights->copies[copy];
     const StagedTokens& x = arm.tokens->copies[copy];
     if (arm.gemv != nullptr) return kernels_.gemvs.multiply(*arm.gemv, weights, x, y, stream);
-    return kernels_.products->multiply(*arm.gemm, weights, x, y, stream, {options_.promote_cols, 0});
+    return kernels_.products.multiply(*arm.gemm, weights, x, y, stream, {options_.promote_cols, 0});
   }
 
   Status check(KernelArm& arm) {
     if (const Status s = stream_.fill(y_[0].address(), 0xFF, y_[0].bytes()); !s) return s;
     if (const Status s = enqueue(arm, 0, {y_[0].address(), true, options_.rows}, stream_); !s) return s;
     if (const Status s = stream_.synchronize(); !s) return s;
-    Expected<ProductErrors> errors =
-        measure_errors(stream_, {packed_.view(), arm.weights->restaged ? &*arm.weights->restaged : nullptr,
-                                 arm.gemm != nullptr && arm.lane == StagedType::bf16, x_, arm.tokens->form,
-                                 arm.tokens->copies[0], y_[0].address()});
+    Expected<ProductErrors> errors = measure_errors(
+        stream_, {packed_.view(), arm.weights->restaged ? &*arm.weights->restaged : nullptr,
+                  arm.gemm != nullptr && arm.lane == StagedType::bf16, x_, arm.tokens->form, arm.tokens->copies[0],
+                  y_[0].address(), options_.activations == "outlier" ? outlier_channel(options_.cols) : -1});
     if (!errors) return fail_with(errors);
     arm.errors = *errors;
     // E4M3 sums keep fewer bits: what promotion leaves of that, on values of both signs.
     const double most =
-        arm.lane == StagedType::f8_row ? 2e-3 : std::max(1e-6, static_cast<double>(options_.cols) * 0x1p-24);
+        info(arm.lane).lane == Lane::f8 ? 2e-3 : std::max(1e-6, static_cast<double>(options_.cols) * 0x1p-24);
     if (!(errors->kernel <= most)) {
       return fail("{}: wanted a kernel error of at most {:.2e}, got {:.2e}: not timed", arm.name, most, errors->kernel);
     }
@@ -275,6 +282,7 @@ class Bench {
         arm["lane"] = name(kernel.lane);
         arm["kernel_error"] = kernel.errors.kernel;
         arm["total_error"] = kernel.errors.total;
+        arm["rest_error"] = kernel.errors.rest;
         arm["weight_error"] = kernel.weights->restaged ? kernel.weights->restaged->relative_error : 0.0;
         arm["weight_bytes"] = weight_bytes;
         arm["weight_gbps"] = static_cast<double>(weight_bytes) / seconds * 1e-9;

@@ -16,9 +16,11 @@ struct ProductsOptions {
   std::string format;
   int64_t tokens = 0, rows = 0, cols = 0;
   std::vector<StagedType> lanes;  ///< empty: all that have kernels for the format
+  std::string kernel;             ///< part of the names of kernels; empty: all, but not mma.sync's beside wgmma's
   int promote_cols = 512;         ///< f8.row
   bool peers = true;              ///< also the vendor's, where its library is
   uint64_t seed = 1;
+  std::string activations = "gaussian";  ///< of token_kinds()
   RotationOptions rotation;
 };
 

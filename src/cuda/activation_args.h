@@ -25,6 +25,9 @@ struct ActivationArgs {
   int32_t group;        ///< s8: columns of a scale, 32, 64, 128 or 256; 0: the row. Else unused
   int32_t sum_group;    ///< 8, 16, 32, 64 or 128
   int32_t code;         ///< f16: a Code
+  /// Null: token by token. Else [tokens]: the row of x that a token is, less than 0 for one of zeros.
+  const int32_t* source;
+  int32_t in_place;  ///< with `source`: the token's own row, unless that says zeros
 };
 
 /// Threads of a block: two units each, as long as a block may have that many. Rows of up to 32768 columns are read from

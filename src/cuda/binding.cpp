@@ -10,8 +10,6 @@
 namespace octalane::cuda {
 namespace {
 
-constexpr int kCapabilityOfGemms = 90;  // and no other: of sm_90a's instructions
-
 /// The records of each packing, described once; or those that are known already.
 class Described {
  public:
@@ -49,10 +47,7 @@ std::string refusal_of(const GemmKernel& kernel, const Described& described, con
   if (kernel.staged == StagedType::f8_row && kernel.drain == Drain::row) {
     return "sums of whole rows keep fewer bits than the lane promises";
   }
-  if (device.capability != kCapabilityOfGemms) {
-    return fmt::format("wanted compute capability {}, got {}", capability_text(kCapabilityOfGemms),
-                       capability_text(device.capability));
-  }
+  if (std::string why = why_not(kernel, device); !why.empty()) return why;
   const Records* const records = described.find(kernel.staged);
   if (records == nullptr) return described.why(kernel.staged);
   if (std::string why = why_not(kernel, *records); !why.empty()) return why;
@@ -67,6 +62,7 @@ Candidate gemm_candidate(const GemmKernel& kernel, const Described& described) {
                       .staged = kernel.staged,
                       .tile_rows = kernel.rows,
                       .tile_tokens = kernel.tokens,
+                      .by_mma = kernel.by_mma(),
                       .gemm = &kernel};
   if (const Records* records = described.find(kernel.staged)) {
     candidate.group = records->group;

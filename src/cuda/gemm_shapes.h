@@ -85,14 +85,17 @@ struct GemmShape {
                                                                                         : 240;
 };
 
-/// The shape of s8.group's kernel; drains every Group columns.
-template <Code kCodeOf, Form kFormOf, int Group, int Tokens, int Warpgroups, int Stages>
+/// The shape of the kernels of s8.group and f8.group; drains every Group columns. Tokens have a scale and a sum of
+/// codes for each group (s8), or one scale, which waits for the end (E4M3).
+template <Operand kOperandOf, Code kCodeOf, Form kFormOf, int Group, int Tokens, int Warpgroups, int Stages>
 struct GroupShape {
-  static constexpr Operand kOperand = Operand::s8;
+  static constexpr Operand kOperand = kOperandOf;
+  static constexpr bool kE4m3 = kOperand == Operand::e4m3;
   static constexpr Code kCode = kCodeOf;
   static constexpr Form kForm = kFormOf;
   static constexpr int kGroup = Group, kTokens = Tokens, kWarpgroups = Warpgroups, kStages = Stages;
   static constexpr bool kBias = kForm != Form::single;
+  static_assert(!kE4m3 || !kBias);
   static constexpr int kWords = Group == 32 ? 2 : 1;                ///< scale words of a row and record
   static constexpr int kSteps = Group / 32, kGroups = 128 / Group;  ///< instructions of a group, groups of a stage
   static constexpr bool kWide = false;
@@ -105,7 +108,7 @@ struct GroupShape {
   static constexpr int kRecordsAt = kTokens * 128;
   static constexpr int kSupersAt = kRecordsAt + kWarpgroups * 2 * kRecordBytes;
   static constexpr int kScalesAt = kSupersAt + (kForm == Form::nested ? kWarpgroups * 256 : 0);
-  static constexpr int kScaleBytes = kGroups * kTokens * 4 * (kBias ? 2 : 1);
+  static constexpr int kScaleBytes = kE4m3 ? 0 : kGroups * kTokens * 4 * (kBias ? 2 : 1);
   static constexpr int kStageBytes = (kScalesAt + kScaleBytes + 1023) / 1024 * 1024;
   static constexpr int kTileBytes = 64 * 64 * 2, kTiles = 1;
   static constexpr int kTilesAt = kStages * kStageBytes;

@@ -30,7 +30,10 @@ constexpr GemvKernel kKernels[] = {
 #undef OCTALANE_GEMVS
 #undef OCTALANE_GEMV
 
-const char* code_name(Code code) { return code == Code::nibble ? "nibble" : code == Code::table ? "table" : "byte"; }
+const char* code_name(Code code) {
+  const char* const names[] = {"nibble", "table", "byte", "e4m3"};
+  return names[static_cast<int>(code)];
+}
 
 int panels_of(const Records& weights) { return static_cast<int>(weights.padded_cols / kPanelCols); }
 
@@ -120,6 +123,9 @@ Status Gemvs::multiply(const GemvKernel& kernel, const DeviceWeights& weights, c
   const DeviceInfo& device = session_->device();
   if (const std::string why = why_not(kernel, weights.about(), device); !why.empty()) {
     return fail("cuda: {}: {}", name(kernel), why);
+  }
+  if (weights.about().experts != 1) {
+    return fail("cuda: {}: wanted the weights of one matrix, got {} experts", name(kernel), weights.about().experts);
   }
   if (!y.f32) return fail("cuda: {}: wanted an output of fp32, got bfloat16", name(kernel));
   if (partials == 0 && partial_bytes(weights.about(), x.tokens, device) > 0) {

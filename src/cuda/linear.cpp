@@ -11,8 +11,6 @@
 namespace octalane::cuda {
 namespace {
 
-constexpr int kCapabilityOfProducts = 90;
-
 /// Re-encodings of other lanes than this one's.
 StagedSet without_lane_of(StagedSet encodings, StagedType encoding) {
   for (const StagedTypeInfo& row : kStagedTypes) {
@@ -31,17 +29,13 @@ Status check_output(const std::string& name, const Output& y, int64_t rows) {
 }  // namespace
 
 Expected<LinearKernels> LinearKernels::load(const Session& session, std::shared_ptr<const Rates> rates) {
-  std::optional<Products> products;
-  if (session.device().capability == kCapabilityOfProducts) {
-    Expected<Products> loaded = Products::load(session);
-    if (!loaded) return fail_with(loaded);
-    products.emplace(std::move(*loaded));
-  }
+  Expected<Products> products = Products::load(session);
+  if (!products) return fail_with(products);
   Expected<Gemvs> gemvs = Gemvs::load(session);
   if (!gemvs) return fail_with(gemvs);
   Expected<Staging> staging = Staging::load(session);
   if (!staging) return fail_with(staging);
-  return LinearKernels{&session, std::move(products), std::move(*gemvs), std::move(*staging), std::move(rates)};
+  return LinearKernels{&session, std::move(*products), std::move(*gemvs), std::move(*staging), std::move(rates)};
 }
 
 Expected<DeviceLinear> DeviceLinear::bind(const LinearKernels& kernels, std::string name, const PackedView& weights,
@@ -67,7 +61,7 @@ Expected<DeviceLinear> DeviceLinear::bind(const LinearKernels& kernels, std::str
     encodings = without_lane_of(encodings, encoding);
     std::string what = fmt::format("not {}", octalane::name(encoding));
     if (taken.forced) {
-      taken.forced = info(encoding).lane == Lane::s8 ? StagedType::s8_group : StagedType::bf16;
+      taken.forced = info(encoding).lane == Lane::s8 ? StagedType::s8_group : StagedType::f8_group;
       if (!plan()) taken.forced = StagedType::bf16;
       what = fmt::format("{} instead of {}", octalane::name(*taken.forced), octalane::name(*lanes.forced));
     }
@@ -157,10 +151,8 @@ Status DeviceLinear::multiply_staged(const Candidate& kernel, const StagedTokens
       return fail("{}: wanted a workspace of {} bytes for partial sums, got {}", name_, partials, workspace.bytes);
     }
     done = kernels_->gemvs.multiply(*kernel.gemv, *weights, x, y, stream, partials > 0 ? workspace.address : 0);
-  } else if (kernels_->products) {
-    done = kernels_->products->multiply(*kernel.gemm, *weights, x, y, stream);
   } else {
-    return fail("{}: {}: the device has no such kernel", name_, kernel.kernel);
+    done = kernels_->products.multiply(*kernel.gemm, *weights, x, y, stream);
   }
   return done ? done : fail("{}: {}", name_, done.error().message);
 }

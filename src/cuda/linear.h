@@ -16,7 +16,7 @@ namespace octalane::cuda {
 /// All kernels of a device that products are made of. The session must outlive it.
 struct LinearKernels {
   const Session* session;
-  std::optional<Products> products;  ///< of compute capability 9.0
+  Products products;
   Gemvs gemvs;
   Staging staging;
   std::shared_ptr<const Rates> rates;  ///< what plans are made from; null: nominal ones

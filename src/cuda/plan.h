@@ -45,6 +45,7 @@ struct Candidate {
   int tile_tokens = 0;  ///< of a tile; of a launch
   int64_t least_tokens = 1;
   bool writes_bf16 = true;
+  bool by_mma = false;  ///< a gemm on mma.sync, not wgmma
   int64_t weight_bytes = 0;
   std::string refusal{};  ///< why it cannot run at all; empty = it can
   const GemmKernel* gemm = nullptr;
@@ -78,7 +79,8 @@ double measured_seconds(const Candidate& candidate, const Problem& problem, cons
 
 /// The candidate with the least estimated time among those that can run. One without a measured rate counts as slow,
 /// beside its nominal time, as the slowest of the measured ones of its lane and sort does; so without any measured rate
-/// nominal times decide. Of equal estimates the first wins. Empty: none can run.
+/// nominal times decide. One on mma.sync without a measured rate runs only where none of its lane on wgmma can. Of
+/// equal estimates the first wins. Empty: none can run.
 std::optional<size_t> best(const Problem& problem, std::span<const Candidate> candidates, const DeviceInfo& device,
                            const Rates* rates);
 

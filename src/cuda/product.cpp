@@ -3,17 +3,24 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 
-#include "cuda/address.h"
+#include "core/half.h"
 #include "cuda/code.h"
 #include "cuda/gemm_args.h"
+#include "cuda/product_args.h"
 #include "cuda/tensor_map.h"
 
 namespace octalane::cuda {
 namespace {
 
 int words_of(const GemmKernel& kernel) { return kernel.staged == StagedType::bf16 ? 64 : 128; }
+
+/// The levels of a table as E4M3, which they fit.
+std::array<uint8_t, 16> e4m3_table(const Records& weights) {
+  std::array<uint8_t, 16> table{};
+  for (size_t i = 0; i < 16; ++i) table[i] = f32_to_e4m3(static_cast<float>(int{weights.table[i]} - 128));
+  return table;
+}
 
 }  // namespace
 
@@ -35,27 +42,74 @@ Expected<DeviceWeights> DeviceWeights::upload(const Session& session, Records re
 
 Expected<Products> Products::load(const Session& session) {
   if (gemm_code().empty()) return fail("cuda: this build has no device code: it was made without nvcc");
-  Expected<Module> module = session.load_module(gemm_code());
-  if (!module) return fail_with(module);
-  Products products(session, std::move(*module));
+  Products products(session);
   for (const GemmKernel& kernel : gemm_kernels()) {
-    Expected<FunctionHandle> function = products.module_.find(kernel.function, kernel.shared_bytes);
+    if (!why_not(kernel, session.device()).empty()) {
+      products.functions_.push_back(nullptr);
+      continue;
+    }
+    std::optional<Module>& module = kernel.by_mma() ? products.mma_module_ : products.wgmma_module_;
+    if (!module) {
+      Expected<Module> loaded = session.load_module(kernel.by_mma() ? gemm_mma_code() : gemm_code());
+      if (!loaded) return fail_with(loaded);
+      module.emplace(std::move(*loaded));
+    }
+    const Expected<FunctionHandle> function = module->find(kernel.function, kernel.shared_bytes);
     if (!function) return fail_with(function);
     products.functions_.push_back(*function);
   }
   return products;
 }
 
+FunctionHandle Products::function(const GemmKernel& kernel) const {
+  return functions_[static_cast<size_t>(&kernel - gemm_kernels().data())];
+}
+
 Status Products::multiply(const GemmKernel& kernel, const DeviceWeights& weights, const StagedTokens& x,
                           const Output& y, const Stream& stream, const ProductOptions& options) const {
+  if (weights.about().experts != 1) {
+    return fail("cuda: {}: wanted the weights of one matrix, got {} experts", name(kernel), weights.about().experts);
+  }
+  return launch(kernel, weights, x, nullptr, y, stream, options);
+}
+
+Status Products::multiply_experts(const GemmKernel& kernel, const DeviceWeights& weights, const StagedTokens& x,
+                                  const ExpertTiles& experts, const Output& y, const Stream& stream,
+                                  const ProductOptions& options) const {
+  if (kernel.by_mma()) {
+    return fail("cuda: {}: wanted a kernel of wgmma for a product over experts, got one of mma.sync", name(kernel));
+  }
+  if (experts.tokens != kernel.tokens) {
+    return fail("cuda: {}: wanted a table for tiles of {} tokens, got {}", name(kernel), kernel.tokens, experts.tokens);
+  }
+  return launch(kernel, weights, x, &experts, y, stream, options);
+}
+
+Status Products::launch(const GemmKernel& kernel, const DeviceWeights& weights, const StagedTokens& x,
+                        const ExpertTiles* experts, const Output& y, const Stream& stream,
+                        const ProductOptions& options) const {
   const Records& about = weights.about();
   if (const std::string why = why_not(kernel, about); !why.empty()) return fail("cuda: {}: {}", name(kernel), why);
+  if (const std::string why = why_not(kernel, session_->device()); !why.empty()) {
+    return fail("cuda: {}: {}", name(kernel), why);
+  }
   if (x.tokens == 0) return {};
   constexpr int64_t kMost = int64_t{1} << 30;  // kernels count in 32 bits
   if (x.tokens > kMost || about.padded_rows > kMost) {
     return fail("cuda: {}: wanted at most {} tokens and rows, got {} and {}", name(kernel), kMost, x.tokens,
                 about.rows);
   }
+  if (const int64_t tiles = count_tiles(kernel, about, x, experts); tiles > kMost) {
+    return fail("cuda: {}: wanted at most {} tiles, got {}", name(kernel), kMost, tiles);
+  }
+  return kernel.by_mma() ? multiply_by_mma(kernel, weights, x, y, stream, options)
+                         : multiply_by_wgmma(kernel, weights, x, experts, y, stream, options);
+}
+
+Status Products::multiply_by_wgmma(const GemmKernel& kernel, const DeviceWeights& weights, const StagedTokens& x,
+                                   const ExpertTiles* experts, const Output& y, const Stream& stream,
+                                   const ProductOptions& options) const {
+  const Records& about = weights.about();
   const bool wide = kernel.staged == StagedType::bf16;
   const DriverApi& api = stream.api();
   GemmArgs args{};
@@ -73,35 +127,22 @@ Status Products::multiply(const GemmKernel& kernel, const DeviceWeights& weights
     if (!y_map) return fail_with(y_map);
     args.y = *y_map;
   }
-  args.records = pointer<const uint8_t>(weights.records());
-  args.supers = pointer<const uint32_t>(weights.supers());
-  args.weight_scales = pointer<const float>(weights.unit_scales());
-  args.token_scales = pointer<const float>(x.scales);
-  args.token_sums = pointer<const float>(x.sums);
-  args.token_minima = pointer<const uint16_t>(x.minima);
-  args.tokens = static_cast<int32_t>(x.tokens);
-  args.rows = static_cast<int32_t>(about.rows);
-  args.padded_tokens = static_cast<int32_t>(padded_tokens(x.tokens));
-  args.padded_rows = static_cast<int32_t>(about.padded_rows);
-  args.panels = static_cast<int32_t>(about.padded_cols / kPanelCols);
-  args.bf16_scales = about.scales == ScaleWords::pair_bf16 || about.scales == ScaleWords::single_bf16;
+  set_operands(args, weights, x, options);
+  if (experts != nullptr) {
+    args.experts = pointer<const ExpertTile>(experts->tiles);
+    args.expert_tiles = pointer<const int32_t>(experts->count);
+  }
+  args.expert_rows = static_cast<int32_t>(about.expert_rows());
   args.promote = std::max(1, options.promote_cols / kPanelCols);
-  args.zero = about.zero;
-  // Codes of 8 bits do not fit the mantissa above bit 16.
-  const bool byte = about.spec.code.bits == 8 || about.code == Code::table;
-  args.magic = byte ? 0x47000000 : 0x43000000;
-  args.selector = byte ? 0x7404 : 0x7044;
-  args.step = byte ? 0x10 : 0x100;
-  args.offset = -static_cast<float>((byte ? 32768 : 128) + about.zero);
-  args.minus_pivots = static_cast<uint32_t>(-65537 * about.pivot);
-  std::memcpy(args.table, about.table.data(), sizeof args.table);
+  if (kernel.staged == StagedType::f8_group) {
+    const std::array<uint8_t, 16> table = e4m3_table(about);
+    std::memcpy(args.table, table.data(), sizeof args.table);
+  }
   args.shifted = pointer<const uint64_t>(weights.shifted());
-  args.clocks = pointer<uint64_t>(options.clocks);
-  const int64_t tiles = (x.tokens + kernel.tokens - 1) / kernel.tokens * ((about.rows + kernel.rows - 1) / kernel.rows);
+  const int64_t tiles = count_tiles(kernel, about, x, experts);
   const Grid grid{static_cast<int>(std::min<int64_t>(tiles, session_->device().multiprocessors)), kernel.threads,
                   kernel.shared_bytes};
-  const auto index = static_cast<size_t>(&kernel - gemm_kernels().data());
-  return session_->enqueue(functions_[index], grid, stream, args);
+  return session_->enqueue(function(kernel), grid, stream, args);
 }
 
 }  // namespace octalane::cuda

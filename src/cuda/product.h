@@ -1,6 +1,9 @@
 // Products on a device: weights that stay in its memory, and launches of the kernels that multiply them.
 #pragma once
 
+#include <optional>
+#include <vector>
+
 #include "cuda/gemm_table.h"
 #include "cuda/session.h"
 
@@ -43,6 +46,14 @@ struct StagedTokens {
   Address minima = 0;  ///< s8.nested with minima: bfloat16 [blocks of 256][padded_tokens(tokens)][16], minima_position
 };
 
+/// Slots of a product over experts: which tokens of x belong to which expert; see cuda/experts.h.
+struct ExpertTiles {
+  Address tiles = 0;   ///< ExpertTile[most] of cuda/gemm_args.h, for tiles of `tokens`
+  Address count = 0;   ///< int32: how many there are
+  int64_t most = 0;    ///< that there can be
+  int64_t tokens = 0;  ///< of a tile
+};
+
 /// y[tokens][rows]: fp32, any stride; or bfloat16, address and stride multiples of 16 bytes.
 struct Output {
   Address address = 0;
@@ -57,21 +68,39 @@ struct ProductOptions {
   Address clocks = 0;  ///< two uint64 on the device: clocks and nanoseconds of the first block
 };
 
-/// The product kernels of a device.
+/// The product kernels of a device of compute capability 8.0 and later.
 class Products {
  public:
+  /// Errors: a build without device code, a device that has none here, the driver's.
   static Expected<Products> load(const Session& session);
 
-  /// Enqueues y = x W^T; may be captured. Errors: a kernel that cannot serve the weights, an output it cannot write,
-  /// the driver's.
+  /// Enqueues y = x W^T; may be captured. Errors: a kernel that cannot serve the weights or is not of this device, an
+  /// output it cannot write, the weights of more than one expert, the driver's.
   Status multiply(const GemmKernel& kernel, const DeviceWeights& weights, const StagedTokens& x, const Output& y,
                   const Stream& stream, const ProductOptions& options = {}) const;
 
+  /// Enqueues y[slot] = x[slot] W_e^T for the slots of all experts e, in one launch; may be captured, the table's
+  /// contents being read when it runs. The bits of multiply by that expert's weights alone. Slots that no token has: of
+  /// fp32 outputs they are not written; of bfloat16 they may be. Errors: as multiply; a kernel
+  /// of mma.sync, a table for other tiles.
+  Status multiply_experts(const GemmKernel& kernel, const DeviceWeights& weights, const StagedTokens& x,
+                          const ExpertTiles& experts, const Output& y, const Stream& stream,
+                          const ProductOptions& options = {}) const;
+
  private:
-  Products(const Session& session, Module module) : session_(&session), module_(std::move(module)) {}
+  explicit Products(const Session& session) : session_(&session) {}
+  /// `experts`: null for one matrix.
+  Status launch(const GemmKernel& kernel, const DeviceWeights& weights, const StagedTokens& x,
+                const ExpertTiles* experts, const Output& y, const Stream& stream, const ProductOptions& options) const;
+  Status multiply_by_wgmma(const GemmKernel& kernel, const DeviceWeights& weights, const StagedTokens& x,
+                           const ExpertTiles* experts, const Output& y, const Stream& stream,
+                           const ProductOptions& options) const;
+  Status multiply_by_mma(const GemmKernel& kernel, const DeviceWeights& weights, const StagedTokens& x, const Output& y,
+                         const Stream& stream, const ProductOptions& options) const;
+  FunctionHandle function(const GemmKernel& kernel) const;
   const Session* session_;
-  Module module_;
-  std::vector<FunctionHandle> functions_;  ///< in the table's order
+  std::optional<Module> wgmma_module_, mma_module_;
+  std::vector<FunctionHandle> functions_;  ///< in the table's order; null: not of this device
 };
 
 }  // namespace octalane::cuda

@@ -22,10 +22,10 @@ inline constexpr int kPanelCols = 128;  ///< K is padded to a multiple
 inline constexpr int kPanelRows = 128;  ///< N likewise
 inline constexpr int kSuperCols = 256;  ///< columns of a super-group and of a block of s8.block
 
-/// What a code is: an integer of 4 bits, an index into 16 levels, an integer of 8 bits.
-enum class Code { nibble, table, byte };
+/// What a code is: an integer of 4 bits, an index into 16 levels, an integer of 8 bits, an 8-bit float of E4M3.
+enum class Code { nibble, table, byte, e4m3 };
 
-constexpr int code_bits(Code code) { return code == Code::byte ? 8 : 4; }
+constexpr int code_bits(Code code) { return code == Code::byte || code == Code::e4m3 ? 8 : 4; }
 
 /// What a scale word says; `single` words are one 16-bit float, `pair` words a scale and a bias.
 enum class ScaleWords : int {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <limits>
 
 #include "core/restage.h"
@@ -43,11 +44,13 @@ struct Parts {
   int64_t bytes() const { return x + scales + sums + minima; }
 };
 
-Status check_arguments(const StagingForm& form, const Tokens& x, const Workspace& workspace) {
+/// `tokens`: that are staged.
+Status check_arguments(const StagingForm& form, const Tokens& x, int64_t tokens, const Workspace& workspace) {
   constexpr int64_t kMost = std::numeric_limits<int32_t>::max() / 2;
   const unsigned element = x.f32 ? 4 : 2;
-  if (x.tokens < 0 || x.tokens > kMost || x.cols < 1 || x.cols > kMost) {
-    return fail("cuda: staging: wanted up to {} tokens and columns, got {} x {}", kMost, x.tokens, x.cols);
+  if (tokens < 0 || tokens > kMost || x.tokens < 0 || x.tokens > kMost || x.cols < 1 || x.cols > kMost) {
+    return fail("cuda: staging: wanted up to {} tokens and columns, got {} x {}", kMost, std::max(tokens, x.tokens),
+                x.cols);
   }
   if (x.address % element != 0) {
     return fail("cuda: staging: wanted tokens at a multiple of {} bytes, got {:#x}", element, x.address);
@@ -56,8 +59,8 @@ Status check_arguments(const StagingForm& form, const Tokens& x, const Workspace
     return fail("cuda: staging: wanted a workspace at a multiple of {} bytes, got {:#x}", kWorkspaceAlignment,
                 workspace.address);
   }
-  if (const int64_t wanted = staging_bytes(form, x.tokens, x.cols); workspace.bytes < wanted) {
-    return fail("cuda: staging: wanted a workspace of {} bytes for {} x {}, got {}", wanted, x.tokens, x.cols,
+  if (const int64_t wanted = staging_bytes(form, tokens, x.cols); workspace.bytes < wanted) {
+    return fail("cuda: staging: wanted a workspace of {} bytes for {} x {}, got {}", wanted, tokens, x.cols,
                 workspace.bytes);
   }
   return {};
@@ -118,18 +121,35 @@ Expected<Staging> Staging::load(const Session& session) {
 
 Expected<StagedTokens> Staging::stage(const StagingForm& form, const Tokens& x, const Workspace& workspace,
                                       const Stream& stream) const {
-  if (const Status sound = check_arguments(form, x, workspace); !sound) return fail_with(sound);
+  return enqueue(form, x, {.tokens = x.tokens}, workspace, stream);
+}
+
+Expected<StagedTokens> Staging::stage_gathered(const StagingForm& form, const Tokens& x, const Gather& gather,
+                                               const Workspace& workspace, const Stream& stream) const {
+  if (gather.source == 0 || gather.source % 4 != 0) {
+    return fail("cuda: staging: wanted the rows of tokens at a multiple of 4 bytes, got {:#x}", gather.source);
+  }
+  if (gather.in_place && gather.tokens > x.tokens) {
+    return fail("cuda: staging: wanted at least {} rows, got {}", gather.tokens, x.tokens);
+  }
+  return enqueue(form, x, gather, workspace, stream);
+}
+
+Expected<StagedTokens> Staging::enqueue(const StagingForm& form, const Tokens& x, const Gather& gather,
+                                        const Workspace& workspace, const Stream& stream) const {
+  const int64_t tokens = gather.tokens;
+  if (const Status sound = check_arguments(form, x, tokens, workspace); !sound) return fail_with(sound);
   const size_t index = static_cast<size_t>(form.element) * 2 + (x.f32 ? 0 : 1);
   if (functions_[index] == nullptr) {
     return fail("cuda: staging: {}: wanted compute capability {}, got {}", name(form),
                 capability_text(kCapabilityOfE4m3), capability_text(session_->device().capability));
   }
-  const Parts parts(form, x.tokens, x.cols);
-  StagedTokens staged{.tokens = x.tokens, .x = workspace.address};
+  const Parts parts(form, tokens, x.cols);
+  StagedTokens staged{.tokens = tokens, .x = workspace.address};
   if (parts.scales > 0) staged.scales = workspace.address + static_cast<Address>(parts.x);
   if (parts.sums > 0) staged.sums = staged.scales + static_cast<Address>(parts.scales);
   if (parts.minima > 0) staged.minima = staged.scales + static_cast<Address>(parts.scales + parts.sums);
-  if (x.tokens == 0) return staged;
+  if (tokens == 0) return staged;
   const auto padded_cols = static_cast<int32_t>(staged_columns(form, x.cols));
   const ActivationArgs args{.x = pointer<const void>(x.address),
                             .x_stride = x.stride,
@@ -137,13 +157,15 @@ Expected<StagedTokens> Staging::stage(const StagingForm& form, const Tokens& x, 
                             .scales = pointer<float>(staged.scales),
                             .sums = pointer<float>(staged.sums),
                             .minima = pointer<uint16_t>(staged.minima),
-                            .tokens = static_cast<int32_t>(x.tokens),
+                            .tokens = static_cast<int32_t>(tokens),
                             .cols = static_cast<int32_t>(x.cols),
-                            .padded_tokens = static_cast<int32_t>(padded_tokens(x.tokens)),
+                            .padded_tokens = static_cast<int32_t>(padded_tokens(tokens)),
                             .padded_cols = padded_cols,
                             .group = form.group,
                             .sum_group = form.sums || form.element == StagedElement::f16 ? form.group : 32,
-                            .code = static_cast<int32_t>(form.code)};
+                            .code = static_cast<int32_t>(form.code),
+                            .source = pointer<const int32_t>(gather.source),
+                            .in_place = gather.in_place ? 1 : 0};
   const Grid grid{.blocks = is_wide(form) ? args.tokens : args.padded_tokens,
                   .threads = activation_threads(padded_cols)};
   if (const Status s = session_->enqueue(functions_[index], grid, stream, args); !s) return fail_with(s);

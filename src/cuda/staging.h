@@ -33,6 +33,13 @@ struct Tokens {
   int64_t stride = 0;  ///< elements from row to row
 };
 
+/// Rows of x, on the device, in the place of its tokens: read when the work runs, so that a graph may meet others.
+struct Gather {
+  Address source = 0;     ///< int32 [tokens]: which row of x, less than 0 for zeros
+  int64_t tokens = 0;     ///< to be staged
+  bool in_place = false;  ///< row t of x for token t, unless source says zeros
+};
+
 /// Device memory of the caller; from an address that is a multiple of kWorkspaceAlignment, as allocations are.
 struct Workspace {
   Address address = 0;
@@ -60,7 +67,14 @@ class Staging {
   Expected<StagedTokens> stage(const StagingForm& form, const Tokens& x, const Workspace& workspace,
                                const Stream& stream) const;
 
+  /// The same of gathered rows, each with the bits that it has among its own tokens; a workspace for gather.tokens.
+  /// Errors: also x that has fewer rows than are taken in place.
+  Expected<StagedTokens> stage_gathered(const StagingForm& form, const Tokens& x, const Gather& gather,
+                                        const Workspace& workspace, const Stream& stream) const;
+
  private:
+  Expected<StagedTokens> enqueue(const StagingForm& form, const Tokens& x, const Gather& gather,
+                                 const Workspace& workspace, const Stream& stream) const;
   Staging(const Session& session, Module module) : session_(&session), module_(std::move(module)) {}
   const Session* session_;
   Module module_;

@@ -1,5 +1,6 @@
 // bench: the receipts are whole and consistent. No figure is judged here.
 #include <algorithm>
+#include <map>
 
 #include "cli/tool.h"
 
@@ -103,6 +104,18 @@ TEST(BenchGemm, tells_what_encoding_weights_again_costs_them) {
   EXPECT_EQ(cells[1]["weight_error"], nullptr);
 }
 
+TEST(BenchGemm, says_what_activations_were_multiplied_and_what_far_values_cost) {
+  std::map<std::string, double> errors;
+  for (const char* kind : {"gaussian", "heavy", "outlier"}) {
+    const Json receipt =
+        octalane_json({"bench", "gemm", "--format", "q8_0", "--rows", "64", "--cols", "1024", "--tokens", "4",
+                       "--repeats", "1", "--threads", "1", "--lane", "s8.group", "--activations", kind});
+    EXPECT_EQ(receipt["activations"], kind);
+    errors[kind] = receipt["cells"].at(0)["total_error"].get<double>();
+  }
+  EXPECT_GT(errors["heavy"], errors["gaussian"]);
+}
+
 TEST(BenchGemm, prints_a_table_and_refuses_what_does_not_fit) {
   const Outcome outcome = octalane(
       {"bench", "gemm", "--format", "q4_k", "--rows", "16", "--cols", "256", "--tokens", "2", "--repeats", "1"});
@@ -169,6 +182,11 @@ TEST(BenchModel, has_a_row_for_each_length) {
   EXPECT_EQ(printed("csv").rfind("test,tokens/s,", 0), 0u);
   EXPECT_EQ(Json::parse(printed("json"))["rows"].size(), 3u);
   expect_error(octalane({"bench", "model", "-m", tiny_model(), "--prompt", "513"}), 1, "wanted at most 512");
+}
+
+TEST(BenchGemm, takes_names_of_kernels_of_a_device_alone) {
+  expect_error(octalane({"bench", "gemm", "--format", "q4_0", "--rows", "32", "--cols", "32", "--kernel", "_mma-"}), 1,
+               "--kernel is for the kernels of --device cuda");
 }
 
 }  // namespace

@@ -28,6 +28,8 @@ constexpr Lane kLanes[] = {
     {"u4_zero8_g32_f16", StagedType::s8_block},    {"u4_zero8_g32_f16", StagedType::s8_group},
     {"u4_g32_nested_bias", StagedType::s8_nested}, {"u4_g32_nested_bias", StagedType::s8_group},
     {"u4_g64_bf16_bias", StagedType::s8_group},    {"table_g32_e8m0", StagedType::f8_row},
+    {"table_g32_e8m0", StagedType::f8_group},      {"e4m3_g32_e8m0", StagedType::f8_group},
+    {"e4m3_g32_e8m0", StagedType::bf16},
 };
 
 struct Shape {
@@ -96,11 +98,11 @@ std::vector<float> staged_before(const DeviceLinear& linear, const Formed& forme
   return y;
 }
 
-/// Whatever the lane promises: bits, or a distance from fp64. f8.row's sums have a test of their own.
+/// Whatever the lane promises: bits, or a distance from fp64. The f8 lanes' sums have tests of their own.
 void expect_right(const DeviceLinear& linear, const Planes& planes, StagedType staged, const Formed& formed,
                   Outputs& y) {
   const Kernel& scalar = scalar_gemm(staged);
-  if (staged == StagedType::f8_row) return;
+  if (info(staged).lane == octalane::Lane::f8) return;
   if (staged == StagedType::bf16) {
     const bool few = (*linear.choose(formed.view().rows))->gemv != nullptr;
     const Judged judged = judge_kernel(staged, few ? Exactness::unrounded : Exactness::order, planes, formed);

@@ -120,8 +120,23 @@ TEST_F(FakeLinear, that_a_re_encoding_would_spoil_is_bound_without_it_and_says_s
   for (int64_t n = 0; n < 64; ++n) spread.row(n).scale[0] = 0x1p-30f;
   const auto f8 = bind(spread, {.forced = StagedType::f8_row});
   ASSERT_TRUE(f8) << f8.error().message;
-  EXPECT_THAT(f8->fallback(), AllOf(testing::StartsWith("bf16 instead of f8.row: "), HasSubstr("do not move exactly")));
-  EXPECT_THAT(kernel_of(*f8, 1), HasSubstr("bf16_gemv"));
+  EXPECT_THAT(f8->fallback(),
+              AllOf(testing::StartsWith("f8.group instead of f8.row: "), HasSubstr("do not move exactly")));
+  EXPECT_THAT(kernel_of(*f8, 1), HasSubstr("f8.group_gemm"));
+}
+
+TEST_F(FakeLinear, that_is_e4m3_is_multiplied_as_it_is) {
+  const Planes planes = random_planes(spec_named("e4m3_g32_e8m0").spec, 64, 256, 46);
+  const auto group = bind(planes, {.forced = StagedType::f8_group});
+  ASSERT_TRUE(group) << group.error().message;
+  EXPECT_THAT(kernel_of(*group, 1), AllOf(HasSubstr("f8.group_gemm"), HasSubstr("cuda-e4m3-single-g32")));
+  EXPECT_EQ(group->encoded_bytes(), 0);
+  const auto stock = bind(planes);
+  ASSERT_TRUE(stock) << stock.error().message;
+  EXPECT_THAT(kernel_of(*stock, 1), AllOf(HasSubstr("bf16_gemm"), HasSubstr("cuda-e4m3-single-g32")));
+  const auto row = bind(planes, {.forced = StagedType::f8_row});
+  ASSERT_FALSE(row);
+  EXPECT_THAT(row.error().message, HasSubstr("E4M3 codes are not re-encoded here"));
 }
 
 TEST_F(FakeLinear, takes_the_kernel_that_its_records_turned_out_to_need) {
@@ -216,17 +231,16 @@ TEST_F(FakeLinear, says_what_does_not_fit) {
               HasSubstr("layer: wanted 1024 input columns"));
 }
 
-TEST_F(FakeLinear, runs_few_tokens_where_there_are_no_clusters_and_nothing_else) {
+TEST_F(FakeLinear, runs_where_there_are_neither_clusters_nor_wgmma) {
   DeviceInfo ampere = kHopper;
   ampere.capability = 80;
   ampere.shared_bytes_per_block = 166912;
   open(ampere);
-  EXPECT_FALSE(kernels_->products);
   const auto linear = bind(sound_planes());
   ASSERT_TRUE(linear) << linear.error().message;
   EXPECT_EQ(linear->partial_bytes(2), 4 * 2 * 256 * 4);
   EXPECT_EQ(linear->workspace_bytes(2), 2 * 1024 * 2 + 256 + 256 + linear->partial_bytes(2));
-  EXPECT_THAT(kernel_of(*linear, 512), HasSubstr("bf16_gemv"));
+  EXPECT_THAT(kernel_of(*linear, 2), HasSubstr("bf16_gemv"));
   const auto memory = session_->allocate(linear->workspace_bytes(2));
   cuda::Workspace workspace{memory->address(), linear->workspace_bytes(2)};
   EXPECT_TRUE(linear->multiply({4096, true, 2, 1024, 1024}, {8192, true, 200}, workspace, *stream_));
@@ -235,7 +249,22 @@ TEST_F(FakeLinear, runs_few_tokens_where_there_are_no_clusters_and_nothing_else)
   --workspace.bytes;
   EXPECT_EQ(linear->multiply({4096, true, 2, 1024, 1024}, {8192, true, 200}, workspace, *stream_).error().message,
             "layer: wanted a workspace of 8192 bytes for partial sums, got 8191");
-  EXPECT_THAT(bind(sound_planes(), {.forced = StagedType::s8_row}).error().message,
+
+  EXPECT_EQ(kernel_of(*linear, 512), "bf16_gemm_128x64x64_mma-nibble-single-g32");
+  const int64_t bytes = linear->workspace_bytes(512);
+  const auto more = session_->allocate(bytes);
+  fake_work().launches.clear();
+  // Some of its stride is left free: a bfloat16 output needs no more than its alignment.
+  EXPECT_TRUE(linear->multiply({4096, true, 512, 1024, 1024}, {8192, false, 201}, {more->address(), bytes}, *stream_));
+  ASSERT_EQ(fake_work().launches.size(), 2u);
+  EXPECT_EQ(fake_work().launches[1].function, "mma_bf16_nibble_single_128x64");
+  EXPECT_EQ(fake_work().launches[1].blocks, 8u * 2u);
+  EXPECT_EQ(fake_work().launches[1].threads, 128u);
+
+  const auto row = bind(sound_planes(), {.forced = StagedType::s8_row});
+  ASSERT_TRUE(row) << row.error().message;
+  EXPECT_THAT(kernel_of(*row, 512), HasSubstr("s8.row_gemm_128x64x128_mma-nibble-g32"));
+  EXPECT_THAT(bind(sound_planes(), {.forced = StagedType::f8_row}).error().message,
               HasSubstr("wanted compute capability 9.0, got 8.0"));
 }
 

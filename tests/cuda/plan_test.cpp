@@ -188,6 +188,44 @@ TEST(CudaPlan, counts_drains_in_nominal_rates) {
   EXPECT_LT(row, seconds(StagedType::bf16, 32));
 }
 
+TEST(CudaPlan, takes_mma_sync_for_slower_than_wgmma_by_nominal_rates) {
+  const Problem many{.tokens = 768, .rows = 4096, .cols = 4096};
+  const auto seconds = [&](StagedType staged, bool by_mma, int capability) {
+    Candidate candidate = gemm("kernel", staged, 128, 128);
+    candidate.by_mma = by_mma;
+    DeviceInfo device = kDevice;
+    device.capability = capability;
+    return cuda::nominal_seconds(candidate, many, device) - 4e-6;
+  };
+  for (const StagedType staged : {StagedType::bf16, StagedType::s8_row}) {
+    const double ratio = seconds(staged, true, 90) / seconds(staged, false, 90);
+    EXPECT_GT(ratio, 1.4);
+    EXPECT_LT(ratio, 1.6);
+    EXPECT_GT(seconds(staged, true, 80), seconds(staged, true, 90));
+    EXPECT_DOUBLE_EQ(seconds(staged, true, 86), 2 * seconds(staged, true, 80));
+  }
+  EXPECT_DOUBLE_EQ(seconds(StagedType::bf16, true, 80), 2 * seconds(StagedType::s8_row, true, 80));
+}
+
+TEST(CudaPlan, takes_mma_sync_beside_wgmma_only_by_its_rate) {
+  const Problem few{.tokens = 17, .rows = 4096, .cols = 4096};
+  std::vector<Candidate> candidates{gemm("wgmma", StagedType::s8_group, 128, 128),
+                                    gemm("mma", StagedType::s8_group, 128, 64)};
+  candidates[1].by_mma = true;
+  ASSERT_LT(cuda::nominal_seconds(candidates[1], few, kDevice), cuda::nominal_seconds(candidates[0], few, kDevice));
+  const auto kernel = [&](const Rates* rates) { return cuda::choose(few, candidates, kDevice, rates)->kernel; };
+  EXPECT_EQ(kernel(nullptr), "wgmma");
+  EXPECT_EQ(cuda::choose(few, candidates, kDevice, nullptr)->refused[0].why,
+            "on mma.sync, and not measured to be faster than wgmma");
+  Rates rates{.memory_bytes_per_second = 4e12, .kernels = {{"wgmma", {.panel_seconds = 1e-6}}}};
+  EXPECT_EQ(kernel(&rates), "wgmma");
+  rates.kernels["mma"].panel_seconds = 0.9e-6;
+  EXPECT_EQ(kernel(&rates), "mma");
+  rates.kernels.erase("mma");
+  candidates[0].refusal = "of another device";
+  EXPECT_EQ(kernel(nullptr), "mma");
+}
+
 TEST(CudaPlan, says_why_each_other_kernel_lost) {
   const Rates rates = made_up();
   const auto plan =
@@ -258,6 +296,49 @@ TEST(CudaCandidates, say_why_they_may_not_run) {
   EXPECT_EQ(refusal("u8_zero128_g32_f16", row.c_str(), lossy), "codes of 8 bits are not re-encoded");
   EXPECT_EQ(refusal("u4_g128_f32_bias", few.c_str(), {}), "scales of 32 bits are not served exactly");
   EXPECT_EQ(refusal("m2v8_g128", few.c_str(), {}), "levels that are no integers are not served");
+}
+
+/// Of every kind of weights and lane that kernels on wgmma serve, those on mma.sync do, but the lanes of f8 and codes
+/// of E4M3; and where both can run, none of theirs is chosen before it has a rate.
+TEST(CudaCandidates, on_mma_sync_serve_where_there_is_no_wgmma_alone) {
+  DeviceInfo ampere = kDevice;
+  ampere.capability = 86;
+  ampere.shared_bytes_per_block = 99 * 1024;
+  int served = 0;
+  for (const NamedSpec& spec : all_specs()) {
+    for (const StagedTypeInfo& lane : kStagedTypes) {
+      SCOPED_TRACE(testing::Message() << spec.name << " " << lane.name);
+      for (const int64_t tokens : {17, 64, 128, 500, 4096}) {
+        const auto plan = [&](const DeviceInfo& device) {
+          return cuda::choose(
+              {tokens, 4096, 4096},
+              cuda::list_candidates(spec.spec, 4096, 4096, {.forced = lane.type}, cuda::kEncodings, device), device,
+              nullptr);
+        };
+        const auto hopper = plan(kDevice), other = plan(ampere);
+        if (lane.lane == Lane::f8 || spec.spec.code.map == CodeMap::e4m3) {
+          EXPECT_FALSE(other);
+          continue;
+        }
+        ASSERT_EQ(hopper.has_value(), other.has_value()) << (hopper ? other : hopper).error().message;
+        if (!hopper) continue;
+        EXPECT_EQ(hopper->kernel.find("_mma-"), std::string::npos) << hopper->kernel << " for " << tokens;
+        EXPECT_TRUE(tokens < 128 || other->kernel.find("_mma-") != std::string::npos) << other->kernel;
+        ++served;
+      }
+    }
+  }
+  EXPECT_GT(served, 100);
+}
+
+TEST(CudaCandidates, on_mma_sync_fit_every_device_of_compute_capability_8) {
+  int kernels = 0;
+  for (const cuda::GemmKernel& kernel : cuda::gemm_kernels()) {
+    if (!kernel.by_mma()) continue;
+    EXPECT_LE(kernel.shared_bytes, 99 * 1024) << cuda::name(kernel);
+    ++kernels;
+  }
+  EXPECT_GT(kernels, 0);
 }
 
 TEST(CudaBinding, keeps_weights_as_they_are_and_the_re_encoding_that_many_tokens_would_take) {

@@ -5,183 +5,24 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <map>
 #include <set>
 
 #include "core/half.h"
-#include "core/restage.h"
-#include "cuda/host_tokens.h"
 #include "cuda/on_device.h"
-#include "kernels/all_kernels.h"
-#include "kernels/operands.h"
-#include "kernels/oracle.h"
+#include "cuda/product_case.h"
 
 namespace octalane::test {
 namespace {
 
 using cuda::GemmKernel;
 
-/// One product of a kernel on the device beside the scalar one.
-class DeviceProduct {
- public:
-  DeviceProduct(const GemmKernel& kernel, const Planes& planes, MatrixView<const float> x)
-      : kernel_(kernel),
-        reference_(scalar_gemm(kernel.staged)),
-        packed_(planes, reference_.order),
-        formed_(quantizer(*find_isa("scalar"), reference_.form), reference_.groups(planes.spec()), x,
-                packed_.view().padded_cols()) {}
-
-  /// fp32 outputs [tokens][rows]; empty when something failed.
-  std::vector<float> run(bool f32, cuda::ProductOptions options = {128, 0}) {
-    OnDevice& on = OnDevice::get();
-    std::optional<Restaged> made;
-    if (restaged(kernel_.staged)) made = restage(packed_.view(), kernel_.staged, 1);
-    auto records = cuda::pack_records(packed_.view(), kernel_.staged, made ? &*made : nullptr, 2);
-    EXPECT_TRUE(records) << records.error().message;
-    if (!records) return {};
-    auto weights = cuda::DeviceWeights::upload(*on.session, std::move(*records));
-    EXPECT_TRUE(weights) << weights.error().message;
-    const HostTokens tokens = host_tokens(formed_.view(), weights->about().padded_cols);
-    const cuda::Buffer x = on.upload(tokens.x), scales = on.upload(tokens.scales), sums = on.upload(tokens.sums);
-    const cuda::Buffer minima = on.upload(tokens.minima);
-    const int64_t m = formed_.view().rows, n = packed_.view().rows;
-    // A stride with a gap, of multiples of 16 bytes; a row before and after.
-    const int64_t stride = f32 ? n + 3 : (n + 15) / 8 * 8, width = f32 ? 4 : 2;
-    std::vector<std::byte> y(static_cast<size_t>((m + 2) * stride * width), std::byte{0xFF});
-    const cuda::Buffer device_y = on.upload(y);
-    const Status launched = on.products->multiply(
-        kernel_, *weights, {m, x.address(), scales.address(), sums.address(), minima.address()},
-        {device_y.address() + static_cast<cuda::Address>(stride * width), f32, stride}, *on.stream, options);
-    EXPECT_TRUE(launched) << launched.error().message;
-    const Status done = on.stream->synchronize();
-    EXPECT_TRUE(done) << done.error().message;
-    if (!done) return {};
-    on.download(y, device_y);
-    std::vector<float> out;
-    for (int64_t r = 0; r < m + 2; ++r) {
-      for (int64_t c = 0; c < stride; ++c) {
-        const std::byte* at = &y[static_cast<size_t>((r * stride + c) * width)];
-        if (r == 0 || r == m + 1 || c >= n) {
-          for (int64_t b = 0; b < width; ++b)
-            EXPECT_EQ(at[b], std::byte{0xFF}) << "written outside: " << r << ", " << c;
-          continue;
-        }
-        uint32_t bits = 0;
-        std::memcpy(&bits, at, static_cast<size_t>(width));
-        EXPECT_NE(bits, f32 ? 0xFFFFFFFFu : 0xFFFFu) << "not written: " << r - 1 << ", " << c;
-        out.push_back(f32 ? std::bit_cast<float>(bits) : bf16_to_f32(static_cast<uint16_t>(bits)));
-      }
-    }
-    return out;
-  }
-
-  Outputs reference() {
-    Outputs y(formed_.view().rows, packed_.view().rows, 1);
-    run_in_parts(reference_, packed_.view(), formed_.view(), y.view(), restage_for(reference_, packed_.view()));
-    return y;
-  }
-  const Formed& formed() const { return formed_; }
-  int64_t tokens() const { return formed_.view().rows; }
-  int64_t rows() const { return packed_.view().rows; }
-
- private:
-  const GemmKernel& kernel_;
-  const Kernel& reference_;
-  Packed packed_;
-  Formed formed_;
-};
-
-bool is_exact(const GemmKernel& kernel) {
-  return kernel.staged != StagedType::bf16 && kernel.staged != StagedType::f8_row;
+ProductDevice device() {
+  const OnDevice& on = OnDevice::get();
+  return {*on.session, *on.products, *on.stream};
 }
-
-/// The tensor cores' sums of E4M3 products keep about 14 bits: every addition of 128 columns may lose 2^-13 of the
-/// largest magnitude among its addends, on top of what fp32 loses.
-double lost_by_e4m3(const Planes& planes, const Formed& x, int64_t m, int64_t n, int64_t promote) {
-  std::vector<float> w(static_cast<size_t>(planes.cols()));
-  decode_row(planes.spec(), planes.row(n), planes.cols(), w.data());
-  double lost = 0;
-  for (int64_t begin = 0; begin < planes.cols(); begin += promote) {
-    double magnitude = 0;
-    for (int64_t k = begin; k < std::min(planes.cols(), begin + promote); ++k) {
-      magnitude += std::fabs(double{w[static_cast<size_t>(k)]} * x.value(m, k));
-    }
-    lost += magnitude * static_cast<double>(promote) / 32 * 0x1p-13;
-  }
-  return lost;
-}
-
-void expect_right(const GemmKernel& kernel, const Planes& planes, DeviceProduct& product, const std::vector<float>& y) {
-  ASSERT_EQ(y.size(), static_cast<size_t>(product.tokens() * product.rows()));
-  const Outputs reference = product.reference();
-  std::optional<Judged> judged;
-  if (!is_exact(kernel)) judged = judge_kernel(scalar_gemm(kernel.staged), planes, product.formed());
-  int wrong = 0;
-  for (int64_t m = 0; m < product.tokens() && wrong < 3; ++m) {
-    for (int64_t n = 0; n < product.rows() && wrong < 3; ++n) {
-      const auto at = static_cast<size_t>(m * product.rows() + n);
-      if (is_exact(kernel)) {
-        const bool same = same_bits(y[at], reference.at(m, n));
-        EXPECT_TRUE(same) << "token " << m << ", row " << n << ": wanted " << reference.at(m, n) << ", got " << y[at];
-        wrong += !same;
-        continue;
-      }
-      double bound = judged->tolerance[at];
-      if (kernel.staged == StagedType::f8_row) bound += lost_by_e4m3(planes, product.formed(), m, n, 128);
-      const bool near = std::fabs(double{y[at]} - judged->y[at]) <= bound;
-      EXPECT_TRUE(near) << "token " << m << ", row " << n << ": wanted " << judged->y[at] << " +- " << bound << ", got "
-                        << y[at];
-      wrong += !near;
-    }
-  }
-}
-
-/// Random weights; for kernels of any spread of scales, some that exponent words cannot serve.
-Planes planes_for(const GemmKernel& kernel, const WeightSpec& spec, int64_t rows, int64_t cols, uint32_t seed) {
-  Planes planes = random_planes(spec, rows, cols, seed);
-  for (int64_t r = 0; kernel.form == cuda::Form::shift && r < rows; ++r) {
-    planes.row(r).scale[0] = std::ldexp(planes.row(r).scale[1], -13);
-    planes.row(r).codes[0] = 7;
-  }
-  return planes;
-}
-
-/// Records of the kernel's weights, or "" and why it does not take these.
-std::string why_not(const GemmKernel& kernel, const WeightSpec& spec) {
-  if (const std::string why = cuda::why_no_records(spec, kernel.staged); !why.empty()) return why;
-  const Planes planes = planes_for(kernel, spec, 1, 2 * column_unit(spec), 1);
-  const Packed packed(planes, scalar_gemm(kernel.staged).order);
-  std::optional<Restaged> made;
-  if (restaged(kernel.staged)) made = restage(packed.view(), kernel.staged, 1);
-  const auto records = cuda::pack_records(packed.view(), kernel.staged, made ? &*made : nullptr, 1);
-  return records ? cuda::why_not(kernel, *records) : records.error().message;
-}
-
-/// What the kernels' other tests have, and one more kind of group.
-std::vector<NamedSpec> device_specs() {
-  std::vector<NamedSpec> specs = all_specs();
-  WeightSpec wide = spec_named("u4_g64_bf16_bias").spec;
-  wide.code.bits = 6;
-  specs.push_back({"u6_g64_bf16_bias", wide});
-  return specs;
-}
-
-template <class Visit>
-void for_each_served(const GemmKernel& kernel, Visit visit) {
-  int served = 0;
-  for (const NamedSpec& spec : device_specs()) {
-    if (!why_not(kernel, spec.spec).empty()) continue;
-    SCOPED_TRACE(spec.name);
-    visit(spec.spec);
-    ++served;
-  }
-  EXPECT_GT(served, 0) << "no weights for " << name(kernel);
-}
-
-struct Shape {
-  int64_t tokens, rows, cols;
-};
 
 class CudaProduct : public testing::TestWithParam<int> {
  protected:
@@ -203,7 +44,7 @@ TEST_P(CudaProduct, matches_scalar_for_ragged_shapes) {
       SCOPED_TRACE(testing::Message() << shape.tokens << " x " << shape.rows << " x " << shape.cols);
       const Planes planes = planes_for(kernel(), spec, shape.rows, shape.cols, 5);
       const Activations x = Activations::random(shape.tokens, shape.cols, 6);
-      DeviceProduct product(kernel(), planes, x.view());
+      DeviceProduct product(device(), kernel(), planes, x.view());
       expect_right(kernel(), planes, product, product.run(true));
       if (testing::Test::HasFailure()) return;
     }
@@ -214,7 +55,7 @@ TEST_P(CudaProduct, writes_bfloat16_of_the_same_sums_and_the_same_every_time) {
   for_each_served(kernel(), [&](const WeightSpec& spec) {
     const Planes planes = planes_for(kernel(), spec, 200, 1024, 7);
     const Activations x = Activations::random(270, 1024, 8);
-    DeviceProduct product(kernel(), planes, x.view());
+    DeviceProduct product(device(), kernel(), planes, x.view());
     const std::vector<float> whole = product.run(true), half = product.run(false), again = product.run(true);
     ASSERT_EQ(whole.size(), half.size());
     for (size_t i = 0; i < whole.size(); ++i) {
@@ -224,15 +65,25 @@ TEST_P(CudaProduct, writes_bfloat16_of_the_same_sums_and_the_same_every_time) {
   });
 }
 
+TEST_P(CudaProduct, holds_the_largest_sums) {
+  for_each_served(kernel(), [&](const WeightSpec& spec) {
+    if (!has_extremes(kernel(), spec)) return;
+    const Planes planes = extreme_planes(kernel(), spec, 70, 2048);
+    const Activations x = extreme_activations(9, 2048);
+    DeviceProduct product(device(), kernel(), planes, x.view());
+    expect_right(kernel(), planes, product, product.run(true));
+  });
+}
+
 TEST_P(CudaProduct, a_token_does_not_see_how_many_there_are) {
   for_each_served(kernel(), [&](const WeightSpec& spec) {
     const Planes planes = planes_for(kernel(), spec, 140, 768, 9);
     const Activations x = Activations::random(260, 768, 10);
-    DeviceProduct all(kernel(), planes, x.view());
+    DeviceProduct all(device(), kernel(), planes, x.view());
     const std::vector<float> many = all.run(true);
     for (const int64_t tokens : {1, 63, 129}) {
       const MatrixView<const float> v = x.view();
-      DeviceProduct some(kernel(), planes, {v.data, tokens, v.cols, v.row_stride, 1});
+      DeviceProduct some(device(), kernel(), planes, {v.data, tokens, v.cols, v.row_stride, 1});
       const std::vector<float> few = some.run(true);
       ASSERT_FALSE(few.empty());
       for (size_t i = 0; i < few.size(); ++i) ASSERT_TRUE(same_bits(few[i], many[i])) << tokens << ": " << i;
@@ -244,10 +95,10 @@ TEST_P(CudaProduct, a_token_that_is_not_finite_spoils_itself_alone) {
   for_each_served(kernel(), [&](const WeightSpec& spec) {
     const Planes planes = planes_for(kernel(), spec, 70, 512, 11);
     Activations x = Activations::random(9, 512, 12);
-    DeviceProduct clean(kernel(), planes, x.view());
+    DeviceProduct clean(device(), kernel(), planes, x.view());
     const std::vector<float> before = clean.run(true);
     x.at(4, 100) = std::numeric_limits<float>::quiet_NaN();
-    DeviceProduct spoilt(kernel(), planes, x.view());
+    DeviceProduct spoilt(device(), kernel(), planes, x.view());
     const std::vector<float> after = spoilt.run(true);
     ASSERT_FALSE(after.empty());
     for (size_t i = 0; i < after.size(); ++i) {
@@ -282,7 +133,7 @@ TEST(CudaPromotion, keeps_what_narrow_sums_lose) {
   }
   const auto error = [&](int promote) {
     const GemmKernel& kernel = *promoting;
-    DeviceProduct product(kernel, planes, x.view());
+    DeviceProduct product(device(), kernel, planes, x.view());
     const std::vector<float> y = product.run(true, {promote, 0});
     const Judged judged = judge_kernel(scalar_gemm(kernel.staged), planes, product.formed());
     double off = 0, all = 0;
@@ -304,6 +155,45 @@ INSTANTIATE_TEST_SUITE_P(Cuda, CudaProduct, testing::Range(0, static_cast<int>(c
                          [](const auto& test) {
                            return std::string(cuda::gemm_kernels()[static_cast<size_t>(test.param)].function);
                          });
+
+/// E4M3 codes stay the bytes that they are, in the order of records.
+TEST(CudaRecords, e4m3_codes_are_bytes_beside_their_scales) {
+  const Planes planes = random_planes(spec_named("e4m3_g32_e8m0").spec, 70, 192, 15);
+  const Packed packed(planes, scalar_gemm(StagedType::f8_group).order);
+  const auto records = cuda::pack_records(packed.view(), StagedType::f8_group, nullptr, 1);
+  ASSERT_TRUE(records) << records.error().message;
+  EXPECT_EQ(records->code, cuda::Code::e4m3);
+  EXPECT_EQ(records->layout.bytes, 4096 + 64 * 2 * 2);
+  const auto at = [&](int64_t n, int64_t k) {
+    return records->bytes.data() + (n / 64 * (records->padded_cols / 64) + k / 64) * records->layout.bytes;
+  };
+  for (int64_t n = 0; n < 70; ++n) {
+    for (int64_t k = 0; k < 192; ++k) {
+      const int64_t thread = n % 64 / 16 * 32 + n % 8 * 4 + k % 16 / 4;
+      const int64_t byte = k % 64 / 32 * 2048 + thread * 16 + n % 16 / 8 * 8 + k % 32 / 16 * 4 + k % 4;
+      ASSERT_EQ(static_cast<uint8_t>(at(n, k)[byte]), planes.row(n).codes[k]) << n << ", " << k;
+      uint16_t scale = 0;
+      std::memcpy(&scale, at(n, k) + 4096 + (n % 64 * 2 + k % 64 / 32) * 2, 2);
+      ASSERT_EQ(bf16_to_f32(scale), planes.row(n).scale[k / 32]) << n << ", " << k;
+    }
+  }
+}
+
+TEST(CudaRecords, lanes_of_e4m3_take_what_is_e4m3) {
+  const auto why = [](const char* spec, StagedType staged) {
+    return cuda::why_no_records(spec_named(spec).spec, staged);
+  };
+  for (const char* spec : {"e4m3_g32_e8m0", "table_g32_e8m0", "table_g32_e8m0half"}) {
+    EXPECT_EQ(why(spec, StagedType::f8_group), "") << spec;
+    EXPECT_EQ(why(spec, StagedType::bf16), "") << spec;
+  }
+  EXPECT_EQ(why("u4_zero8_g32_f16", StagedType::f8_group), "levels are integers, not E4M3");
+  EXPECT_EQ(why("table_g32_f16", StagedType::f8_group), "levels are not all E4M3");
+  EXPECT_EQ(why("e4m3_g16_bf16_bias", StagedType::f8_group), "E4M3 has no bias");
+  EXPECT_EQ(why("e4m3_g64_f32", StagedType::f8_group), "scales of 32 bits are not served exactly");
+  EXPECT_EQ(why("e4m3_g32_e8m0", StagedType::f8_row), "E4M3 codes are not re-encoded here, use f8.group");
+  EXPECT_EQ(why("e4m3_g32_e8m0", StagedType::s8_group), "levels that are no integers are not served");
+}
 
 TEST(CudaRecords, kernels_have_names_of_their_own) {
   std::set<std::string> names;

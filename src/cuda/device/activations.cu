@@ -194,8 +194,15 @@ __device__ __forceinline__ uint32_t largest_of_block(uint32_t amax) {
   return __reduce_max_sync(~0u, lane < blockDim.x / 32 ? warps[lane] : 0);
 }
 
-/// A token past the last: its scales and sums are 0.
+/// A token that is no row of x, or past the last: its scales and sums are 0, and where it has codes, they are too.
+template <Form kForm>
 __device__ __forceinline__ void clear(const ActivationArgs& args, int scale_columns) {
+  if (blockIdx.x < static_cast<uint32_t>(args.tokens)) {
+    const int sixteens = args.padded_cols / (kForm == Form::bf16 || kForm == Form::f16 ? 8 : 16);
+    uint4* const to = static_cast<uint4*>(args.staged) + int64_t{blockIdx.x} * sixteens;
+    for (int i = threadIdx.x; i < sixteens; i += blockDim.x) to[i] = uint4{0, 0, 0, 0};
+  }
+  if (kForm == Form::bf16) return;
   const int scales = (args.padded_cols + scale_columns - 1) / scale_columns;
   for (int g = threadIdx.x; g < scales; g += blockDim.x) args.scales[scale_index(args, g)] = 0;
   if (args.minima != nullptr) {
@@ -203,7 +210,17 @@ __device__ __forceinline__ void clear(const ActivationArgs& args, int scale_colu
       store_minima(args, column, 0);
   }
   if (args.sums == nullptr) return;
-  for (int g = threadIdx.x; g < args.padded_cols / args.sum_group; g += blockDim.x) args.sums[scale_index(args, g)] = 0;
+  const int sums = args.padded_cols / args.sum_group;
+  for (int g = threadIdx.x; g < sums; g += blockDim.x)
+    args.sums[kForm == Form::f16 ? int64_t{blockIdx.x} * sums + g : scale_index(args, g)] = 0;
+}
+
+/// The row of x that this block's token is; less than 0: none.
+__device__ __forceinline__ int row_of(const ActivationArgs& args) {
+  const auto token = static_cast<int>(blockIdx.x);
+  if (args.source == nullptr || token >= args.tokens) return token < args.tokens ? token : -1;
+  const int row = args.source[token];
+  return args.in_place != 0 && row >= 0 ? token : row;
 }
 
 /// A token's row, walked in tiles of kActivationUnits units a thread. The lanes of a warp have 256 neighbouring
@@ -213,8 +230,8 @@ class Row {
  public:
   using Unit = float[kActivationUnit];
 
-  __device__ __forceinline__ explicit Row(const ActivationArgs& args)
-      : x_(static_cast<const typename Input::Type*>(args.x) + blockIdx.x * args.x_stride),
+  __device__ __forceinline__ Row(const ActivationArgs& args, int64_t row)
+      : x_(static_cast<const typename Input::Type*>(args.x) + row * args.x_stride),
         cols_(args.cols),
         padded_cols_(args.padded_cols),
         aligned_(reinterpret_cast<uintptr_t>(x_) % 16 == 0) {}
@@ -249,8 +266,8 @@ class Row {
 
 /// One scale for the row needs two rounds; the second begins with the tile that the first ended with.
 template <Form kForm, class Input>
-__device__ __forceinline__ void stage_row(const ActivationArgs& args) {
-  Row<Input> row(args);
+__device__ __forceinline__ void stage_row(const ActivationArgs& args, int from) {
+  Row<Input> row(args, from);
   uint32_t amax = 0;
   for (int tile = 0; tile < row.tiles(); ++tile) {
     row.load(tile);
@@ -274,8 +291,8 @@ __device__ __forceinline__ void stage_row(const ActivationArgs& args) {
 }
 
 template <Form kForm, class Input>
-__device__ __forceinline__ void stage_groups(const ActivationArgs& args) {
-  Row<Input> row(args);
+__device__ __forceinline__ void stage_groups(const ActivationArgs& args, int from) {
+  Row<Input> row(args, from);
   for (int tile = 0; tile < row.tiles(); ++tile) {
     row.load(tile);
     row.each(tile, [&](const float(&unit)[kActivationUnit], int column) {
@@ -298,17 +315,15 @@ template <Form kForm, class Input>
 __device__ __forceinline__ void stage(const ActivationArgs& args) {
   let_next_begin();
   wait_for_previous();
-  const bool past = blockIdx.x >= static_cast<uint32_t>(args.tokens);
-  if constexpr (kForm == Form::bf16) {
-    if (!past) stage_groups<kForm, Input>(args);
-  } else if constexpr (kForm == Form::f16) {
-    if (!past) stage_row<kForm, Input>(args);
-  } else if (past) {
-    clear(args, kForm == Form::e4m3 || args.group == 0 ? args.padded_cols : args.group);
-  } else if (kForm == Form::e4m3 || args.group == 0) {
-    stage_row<kForm, Input>(args);
+  const int row = row_of(args);
+  if (row < 0) {
+    clear<kForm>(args, kForm == Form::s8 && args.group != 0 ? args.group : args.padded_cols);
+  } else if constexpr (kForm == Form::bf16) {
+    stage_groups<kForm, Input>(args, row);
+  } else if (kForm != Form::s8 || args.group == 0) {
+    stage_row<kForm, Input>(args, row);
   } else if constexpr (kForm == Form::s8) {
-    stage_groups<kForm, Input>(args);
+    stage_groups<kForm, Input>(args, row);
   }
 }
 

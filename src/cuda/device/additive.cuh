@@ -98,7 +98,8 @@ template <int Tokens, int Tiles>
 __device__ __forceinline__ void write_sums(const AdditiveArgs& args, const TilePlace& place, int group, uint32_t tiles,
                                            const float (&sums)[Tokens / 2]) {
   if constexpr (Tokens >= 64) {
-    write_outputs<Tokens, Tiles>(args, place, group, tiles, [&](int j, float(&values)[4]) {
+    const OutputPlace to{place.token, args.tokens, place.row, place.row};
+    write_outputs<Tokens, Tiles>(args, to, group, tiles, [&](int j, float(&values)[4]) {
 #pragma unroll
       for (int e = 0; e < 4; ++e) values[e] = sums[4 * j + e];
     });

@@ -1,19 +1,11 @@
 // Barriers in shared memory and the copies that arrive at them (PTX ISA, mbarrier and cp.async.bulk; sm_90).
 #pragma once
 
+#include "cuda/device/shared.cuh"
 #include "cuda/gemm_args.h"
 
 namespace octalane::cuda {
 
-__device__ __forceinline__ uint32_t shared_address(const void* p) {
-  return static_cast<uint32_t>(__cvta_generic_to_shared(p));
-}
-/// A value that stays in a register: loops do not compute it again.
-__device__ __forceinline__ uint32_t kept(uint32_t value) {
-  uint32_t copy;
-  asm volatile("mov.u32 %0, %1;" : "=r"(copy) : "r"(value));
-  return copy;
-}
 __device__ __forceinline__ void barrier_init(uint32_t barrier, int arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals));
 }
@@ -57,8 +49,9 @@ __device__ __forceinline__ void store_tile(const TensorMap& map, int x, int y, u
   asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3];" ::"l"(&map), "r"(x),
                "r"(y), "r"(from)
                : "memory");
-  asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
+/// Ends a group of stores, which may be empty.
+__device__ __forceinline__ void stores_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
 /// Until at most `Pending` groups of stores still read shared memory.
 template <int Pending>
 __device__ __forceinline__ void stores_read() {
@@ -77,30 +70,6 @@ __device__ __forceinline__ void more_registers() {
 template <int Registers>
 __device__ __forceinline__ void fewer_registers() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Registers));
-}
-
-__device__ __forceinline__ uint4 shared_128(uint32_t at) {
-  uint4 v;
-  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
-               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-               : "r"(at)
-               : "memory");
-  return v;
-}
-__device__ __forceinline__ uint2 shared_64(uint32_t at) {
-  uint2 v;
-  asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(v.x), "=r"(v.y) : "r"(at) : "memory");
-  return v;
-}
-__device__ __forceinline__ uint32_t shared_32(uint32_t at) {
-  uint32_t v;
-  asm volatile("ld.shared.u32 %0, [%1];" : "=r"(v) : "r"(at) : "memory");
-  return v;
-}
-__device__ __forceinline__ uint32_t shared_16(uint32_t at) {
-  uint16_t v;
-  asm volatile("ld.shared.u16 %0, [%1];" : "=h"(v) : "r"(at) : "memory");
-  return v;
 }
 
 }  // namespace octalane::cuda

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "cuda/additive_shapes.h"
+#include "cuda/device/async.cuh"
 #include "cuda/device/decode.cuh"
 #include "cuda/device/instructions.cuh"
 

@@ -1,16 +1,11 @@
 // From the codes of a record to the left operands of a matrix instruction. See cuda/records.h for their order.
 #pragma once
 
-#include "cuda/device/async.cuh"
+#include "cuda/device/instructions.cuh"
+#include "cuda/device/shared.cuh"
 #include "cuda/gemm_shapes.h"
 
 namespace octalane::cuda {
-
-__device__ __forceinline__ uint32_t permute(uint32_t a, uint32_t b, uint32_t selector) {
-  uint32_t d;
-  asm("prmt.b32 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(selector));
-  return d;
-}
 
 /// Entries of a table of 16 bytes, by the low four nibbles of `codes`: two lookups of eight entries, and a choice by
 /// the top bit of each nibble.
@@ -24,9 +19,9 @@ template <Code kCode>
 struct Eight {
   uint32_t word[code_bits(kCode) / 4];
 
-  /// Quad q as bytes: the codes of integers, the levels + 128 of tables.
+  /// Quad q as bytes: the codes of integers and of E4M3, the table's entries.
   __device__ __forceinline__ uint32_t quad(int q, const uint4& table) const {
-    if constexpr (kCode == Code::byte) return word[q];
+    if constexpr (code_bits(kCode) == 8) return word[q];
     if constexpr (kCode == Code::nibble) return (q == 0 ? word[0] : word[0] >> 4) & 0x0f0f0f0fu;
     return look_up(q == 0 ? word[0] : word[0] >> 16, table);
   }
@@ -35,7 +30,7 @@ struct Eight {
 /// The codes of a thread in a record, which begin at `at`: [j][h].
 template <Code kCode>
 __device__ __forceinline__ void load_codes(uint32_t at, Eight<kCode> (&codes)[2][2]) {
-  if constexpr (kCode == Code::byte) {
+  if constexpr (code_bits(kCode) == 8) {
 #pragma unroll
     for (int j = 0; j < 2; ++j) {
       const uint4 v = shared_128(at + j * 2048);
@@ -85,8 +80,7 @@ struct Scale {
 
 /// fp32 of the low 16 bits, which are a bfloat16 or a binary16.
 __device__ __forceinline__ float widen(uint32_t bits, bool is_bf16) {
-  float value;
-  asm("{ .reg .b16 h; cvt.u16.u32 h, %1; cvt.f32.f16 %0, h; }" : "=f"(value) : "r"(bits));
+  const float value = widen_f16(bits);
   return is_bf16 ? __uint_as_float(bits << 16) : value;
 }
 
@@ -109,8 +103,8 @@ __device__ __forceinline__ Scale exact_scale(uint32_t word, bool is_bf16, const 
 /// The four weights of a quad in fp32, each operation of the definition rounded once: (2^n + code) * scale + (-2^n -
 /// zero) * scale is exact before its one rounding, where the second product has at most 24 bits. It has more where
 /// nested scales, of 18 bits, meet a table's 257 * 2^7: there the level comes first.
-template <bool kBias, bool kLevelFirst>
-__device__ __forceinline__ void weights_of(uint32_t bytes, const Scale& scale, const GemmArgs& args, float (&w)[4]) {
+template <bool kBias, bool kLevelFirst, class Args>
+__device__ __forceinline__ void weights_of(uint32_t bytes, const Scale& scale, const Args& args, float (&w)[4]) {
   const float less = scale.scale * args.offset;
 #pragma unroll
   for (int e = 0; e < 4; ++e) {
@@ -120,10 +114,21 @@ __device__ __forceinline__ void weights_of(uint32_t bytes, const Scale& scale, c
   }
 }
 
-__device__ __forceinline__ uint32_t pack_bf16(float low, float high) {
-  uint32_t pair;
-  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
-  return pair;
+/// The same of four E4M3: a level is exact in binary16, NaN included.
+template <bool kBias>
+__device__ __forceinline__ void weights_of_e4m3(uint32_t codes, const Scale& scale, float (&w)[4]) {
+#pragma unroll
+  for (int e = 0; e < 4; e += 2) {
+    uint32_t levels;
+    asm("{ .reg .b16 low, high; mov.b32 {low, high}, %1; cvt.rn.f16x2.e4m3x2 %0, low; }"
+        : "=r"(levels)
+        : "r"(e == 0 ? codes : codes >> 16));
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      w[e + i] = __fmul_rn(widen(i == 0 ? levels : levels >> 16, false), scale.scale);
+      if constexpr (kBias) w[e + i] = __fadd_rn(w[e + i], scale.bias);
+    }
+  }
 }
 
 }  // namespace octalane::cuda

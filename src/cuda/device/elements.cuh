@@ -22,6 +22,7 @@ struct F16 : Element<float, 16, false> {};
 __device__ __forceinline__ void pin(int& value) { asm volatile("" : "+r"(value)::"memory"); }
 __device__ __forceinline__ void pin(uint32_t& value) { asm volatile("" : "+r"(value)::"memory"); }
 __device__ __forceinline__ void pin(float& value) { asm volatile("" : "+f"(value)::"memory"); }
+__device__ __forceinline__ void pin(const uint8_t*& value) { asm volatile("" : "+l"(value)::"memory"); }
 template <class Value, int Count>
 __device__ __forceinline__ void pin_all(Value (&values)[Count]) {
 #pragma unroll

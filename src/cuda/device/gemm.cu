@@ -11,10 +11,11 @@ namespace octalane::cuda {
       name(const __grid_constant__ GemmArgs args) {                                                       \
     gemm<GemmShape<Operand::operand, Code::code, Form::form, words, Drain::drain, __VA_ARGS__>>(args);    \
   }
-#define GROUP_GEMM(name, code, form, ...)                                                                    \
-  extern "C" __global__ void __launch_bounds__(GroupShape<Code::code, Form::form, __VA_ARGS__>::kThreads, 1) \
-      name(const __grid_constant__ GemmArgs args) {                                                          \
-    gemm_groups<GroupShape<Code::code, Form::form, __VA_ARGS__>>(args);                                      \
+#define GROUP_GEMM(name, operand, code, form, ...)                                        \
+  extern "C" __global__ void __launch_bounds__(                                           \
+      GroupShape<Operand::operand, Code::code, Form::form, __VA_ARGS__>::kThreads, 1)     \
+      name(const __grid_constant__ GemmArgs args) {                                       \
+    gemm_groups<GroupShape<Operand::operand, Code::code, Form::form, __VA_ARGS__>>(args); \
   }
 #define NESTED_GEMM(name, code, ...)                                                              \
   extern "C" __global__ void __launch_bounds__(NestedShape<Code::code, __VA_ARGS__>::kThreads, 1) \

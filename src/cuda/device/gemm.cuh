@@ -4,7 +4,9 @@
 // of these.
 #pragma once
 
+#include "cuda/device/async.cuh"
 #include "cuda/device/decode.cuh"
+#include "cuda/device/instructions.cuh"
 #include "cuda/device/wgmma_registers.cuh"
 #include "cuda/gemm_shapes.h"
 
@@ -46,6 +48,7 @@ struct Slot {
 /// rows may be met twice: they get the same values.
 struct TilePlace {
   int token, row;
+  __device__ __forceinline__ TilePlace(int token_of, int row_of) : token(token_of), row(row_of) {}
   __device__ __forceinline__ TilePlace(const GemmArgs& args, int tile, int tokens, int rows) {
     const int tiles = (args.tokens + tokens - 1) / tokens;
     token = tile % tiles * tokens;
@@ -56,19 +59,48 @@ __device__ __forceinline__ int tiles_of(const GemmArgs& args, int tokens, int ro
   return (args.tokens + tokens - 1) / tokens * ((args.rows + rows - 1) / rows);
 }
 
+/// The same where there may be experts.
+template <class S>
+__device__ __forceinline__ int tiles_of(const GemmArgs& args) {
+  if (args.experts == nullptr) return tiles_of(args, S::kTokens, S::kRows);
+  return *args.expert_tiles * ((args.rows + S::kRows - 1) / S::kRows);
+}
+template <class S>
+__device__ __forceinline__ TilePlace place_of(const GemmArgs& args, int tile) {
+  if (args.experts == nullptr) return TilePlace(args, tile, S::kTokens, S::kRows);
+  const int row_tiles = (args.rows + S::kRows - 1) / S::kRows;
+  const ExpertPlace place =
+      expert_place(args.experts[tile / row_tiles], tile, S::kTokens, S::kRows, row_tiles, args.expert_rows);
+  return {place.token, place.record_row};
+}
+
+/// Where outputs of a tile go: tokens from `token` on and before `end`. Found again at the end of the tile, so that no
+/// register waits for it.
+struct OutputPlace {
+  int token, end, row, record_row;
+};
+template <class S>
+__device__ __forceinline__ OutputPlace output_of(const GemmArgs& args, int tile) {
+  const auto same = static_cast<int>(kept(tile));
+  const TilePlace place = place_of<S>(args, same);
+  if (args.experts == nullptr) return {place.token, args.tokens, place.row, place.row};
+  const ExpertTile& entry = args.experts[same / ((args.rows + S::kRows - 1) / S::kRows)];
+  return {place.token, entry.end, place.row - entry.expert * args.expert_rows, place.row};
+}
+
 /// The copying thread: activations and records of every stage, super-group scales where they are nested, and whatever
 /// else copy_scales(place, k, stage, full) copies of stage k, kScaleBytes in all.
 template <class S, class CopyScales>
 __device__ __forceinline__ void produce(const GemmArgs& args, uint32_t base, CopyScales copy_scales) {
   Slot<S::kStages> slot;
-  const int stages = args.panels * (S::kWide ? 2 : 1), tiles = tiles_of(args, S::kTokens, S::kRows);
+  const int stages = args.panels * (S::kWide ? 2 : 1), tiles = tiles_of<S>(args);
   const int supers = (args.panels + 1) / 2;
   constexpr bool kNested = S::kForm == Form::nested;
   constexpr int kRecordBytes = S::kRecords * S::kRecordBytes;
   constexpr int kBytes = S::kTokens * 128 + S::kWarpgroups * (kRecordBytes + (kNested ? 256 : 0)) + S::kScaleBytes;
   const int64_t row_bytes = static_cast<int64_t>(args.panels) * 2 * S::kRecordBytes;  // of 64 rows
   for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
-    const TilePlace place(args, tile, S::kTokens, S::kRows);
+    const TilePlace place = place_of<S>(args, tile);
 #pragma unroll 1
     for (int k = 0; k < stages; ++k, slot.advance()) {
       const uint32_t full = base + S::kBarriersAt + slot.index * 16, stage = base + slot.index * S::kStageBytes;
@@ -173,8 +205,11 @@ struct StageCodes {
         for (int q = 0; q < 2; ++q) {
           if (S::kWords == 4 && q == 1) scale = exact_scale<S::kForm>(word(0, u, h, 1), is_bf16, supers[h]);
           float w[4];
-          weights_of<S::kForm != Form::single, S::kForm == Form::nested && S::kCode == Code::table>(
-              codes[0][u][h].quad(q, table), scale, args, w);
+          if constexpr (S::kCode == Code::e4m3)
+            weights_of_e4m3<S::kForm != Form::single>(codes[0][u][h].quad(q, table), scale, w);
+          else
+            weights_of<S::kForm != Form::single, S::kForm == Form::nested && S::kCode == Code::table>(
+                codes[0][u][h].quad(q, table), scale, args, w);
           a[q][h] = pack_bf16(w[0], w[1]);
           a[q][h + 2] = pack_bf16(w[2], w[3]);
         }
@@ -205,7 +240,7 @@ struct StageCodes {
 /// Writes a warpgroup's 64 rows of outputs: get(j, values) gives, for e = 0..3, that of row `lane / 4 + 8 * (e / 2)` of
 /// the warp's 16, token 8 * j + 2 * (lane % 4) + e % 2.
 template <int Tokens, int Tiles, class Get>
-__device__ __forceinline__ void write_outputs(const GemmArgs& args, const TilePlace& place, int group, uint32_t tiles,
+__device__ __forceinline__ void write_outputs(const GemmArgs& args, const OutputPlace& place, int group, uint32_t tiles,
                                               Get get) {
   const int thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32;
   if (args.y_f32 != nullptr) {
@@ -217,7 +252,7 @@ __device__ __forceinline__ void write_outputs(const GemmArgs& args, const TilePl
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
         const int token = place.token + 8 * j + 2 * (lane % 4) + e % 2, n = row + 8 * (e / 2);
-        if (token < args.tokens && n < args.rows) args.y_f32[token * args.y_stride + n] = values[e];
+        if (token < place.end && n < args.rows) args.y_f32[token * args.y_stride + n] = values[e];
       }
     }
     return;
@@ -245,13 +280,17 @@ __device__ __forceinline__ void write_outputs(const GemmArgs& args, const TilePl
     }
     async_fence();
     warpgroup_sync(2 + group);
-    if (thread == 0) store_tile(args.y, place.row + group * 64, place.token + p * 64, tile);
+    if (thread == 0) {
+      // Boxes past the end are another's. Their place in the count of stores is kept.
+      if (place.token + p * 64 < place.end) store_tile(args.y, place.row + group * 64, place.token + p * 64, tile);
+      stores_commit();
+    }
   }
 }
 
 /// The same of totals that are the outputs.
 template <class S>
-__device__ __forceinline__ void write_totals(const GemmArgs& args, const TilePlace& place, int group, uint32_t base,
+__device__ __forceinline__ void write_totals(const GemmArgs& args, const OutputPlace& place, int group, uint32_t base,
                                              const float (&totals)[S::kTokens / 2]) {
   write_outputs<S::kTokens, S::kTiles>(args, place, group, base + S::kTilesAt + group * S::kTiles * S::kTileBytes,
                                        [&](int j, float(&values)[4]) {
@@ -265,7 +304,7 @@ __device__ __forceinline__ void consume(const GemmArgs& args, uint8_t* shared, u
   using Type = typename OperandType<S::kOperand>::Type;
   constexpr int kSums = S::kTokens / 2;
   const int group = threadIdx.x / 128, thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32;
-  const int stages = args.panels * (S::kWide ? 2 : 1), tiles = tiles_of(args, S::kTokens, S::kRows);
+  const int stages = args.panels * (S::kWide ? 2 : 1), tiles = tiles_of<S>(args);
   const int block = S::kDrain == Drain::promote ? args.promote : 2;  // stages from drain to drain
   const uint32_t tables = base + S::kTablesAt;
   // Every warp frees a stage for itself: that covers its own reads of codes and scales.
@@ -277,7 +316,7 @@ __device__ __forceinline__ void consume(const GemmArgs& args, uint8_t* shared, u
   const typename StageCodes<S>::Places places(group, thread);
   Slot<S::kStages> slot;
   for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
-    const TilePlace place(args, tile, S::kTokens, S::kRows);
+    const TilePlace place = place_of<S>(args, tile);
     typename Type::Sum sums[kSums];
     float totals[S::kDrains ? kSums : 1];
     if constexpr (S::kDrains) {
@@ -377,9 +416,10 @@ __device__ __forceinline__ void consume(const GemmArgs& args, uint8_t* shared, u
     pin_all(sums);
     if (held >= 0) release(held);
 
+    const OutputPlace out = output_of<S>(args, tile);
     float row_scale[2] = {1, 1};
     if constexpr (S::kTokenScales || S::kDrain == Drain::xblock) {
-      const float* rows = args.weight_scales + place.row + group * 64 + warp * 16 + lane / 4;
+      const float* rows = args.weight_scales + out.record_row + group * 64 + warp * 16 + lane / 4;
       row_scale[0] = rows[0], row_scale[1] = rows[8];
     }
     float* const token_scales = reinterpret_cast<float*>(shared + S::kTokensAt) + group * S::kTokens;
@@ -391,7 +431,7 @@ __device__ __forceinline__ void consume(const GemmArgs& args, uint8_t* shared, u
       warpgroup_sync(2 + group);
     }
     write_outputs<S::kTokens, S::kTiles>(
-        args, place, group, base + S::kTilesAt + group * S::kTiles * S::kTileBytes, [&](int j, float(&values)[4]) {
+        args, out, group, base + S::kTilesAt + group * S::kTiles * S::kTileBytes, [&](int j, float(&values)[4]) {
           float2 scales{};
           if constexpr (S::kTokenScales) {
             scales = *reinterpret_cast<const float2*>(token_scales + 8 * j + 2 * (lane % 4));
@@ -412,16 +452,6 @@ __device__ __forceinline__ void consume(const GemmArgs& args, uint8_t* shared, u
   }
   stores_done();
 }
-
-struct BlockClocks {
-  uint64_t clocks, nanoseconds;
-  __device__ __forceinline__ static BlockClocks now() {
-    BlockClocks t;
-    t.clocks = clock64();
-    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(t.nanoseconds));
-    return t;
-  }
-};
 
 /// Barriers, then the roles: one thread that copies, and warpgroups that multiply.
 template <class S, class Produce, class Consume>

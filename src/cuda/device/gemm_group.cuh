@@ -1,5 +1,6 @@
-// s8.group on wgmma: codes as they are, int32 sums drained into fp32 totals every group of K. Two sets of sums in turns
-// where registers allow it: one is drained while the tensor cores fill the other. See gemm.cuh for the rest.
+// s8.group and f8.group on wgmma: codes as they are (levels of E2M1 as E4M3), sums drained into fp32 totals every group
+// of K. Two sets of sums in turns where registers allow it: one is drained while the tensor cores fill the other. See
+// gemm.cuh for the rest.
 #pragma once
 
 #include "cuda/device/gemm.cuh"
@@ -10,7 +11,7 @@ template <class S>
 __device__ __forceinline__ void produce_groups(const GemmArgs& args, uint32_t base) {
   produce<S>(args, base, [&](const TilePlace& place, int k, uint32_t stage, uint32_t full) {
 #pragma unroll
-    for (int g = 0; g < S::kGroups; ++g) {
+    for (int g = 0; g < (S::kE4m3 ? 0 : S::kGroups); ++g) {
       const int64_t from = static_cast<int64_t>(k * S::kGroups + g) * args.padded_tokens + place.token;
       const uint32_t to = stage + S::kScalesAt + g * S::kTokens * 4;
       copy_bytes(to, args.token_scales + from, S::kTokens * 4, full);
@@ -21,38 +22,43 @@ __device__ __forceinline__ void produce_groups(const GemmArgs& args, uint32_t ba
 }
 
 /// Adds a group's sums to the totals: the scales of the thread's two rows, and of its tokens from `tokens` on.
-template <class S>
-__device__ __forceinline__ void drain_group(const Scale (&rows)[2], const float* tokens, int (&sums)[S::kTokens / 2],
+template <class S, class Sum>
+__device__ __forceinline__ void drain_group(const Scale (&rows)[2], const float* tokens, Sum (&sums)[S::kTokens / 2],
                                             float (&totals)[S::kTokens / 2]) {
   pin_all(sums);
+  if constexpr (S::kE4m3) {
 #pragma unroll
-  for (int j = 0; j < S::kTokens / 8; ++j) {
-    const float* at = tokens + 8 * j;
-    const float2 scales = *reinterpret_cast<const float2*>(at);
-    float2 codes{};
-    if constexpr (S::kBias) codes = *reinterpret_cast<const float2*>(at + S::kGroups * S::kTokens);
+    for (int i = 0; i < S::kTokens / 2; ++i) totals[i] = fmaf(sums[i], rows[i / 2 % 2].scale, totals[i]);
+  } else {
 #pragma unroll
-    for (int e = 0; e < 4; ++e) {
-      const Scale& row = rows[e / 2];
-      const auto dot = static_cast<float>(sums[4 * j + e]);
-      const float t = S::kBias ? fmaf(row.scale, dot, row.bias * (e % 2 ? codes.y : codes.x)) : row.scale * dot;
-      totals[4 * j + e] = fmaf(e % 2 ? scales.y : scales.x, t, totals[4 * j + e]);
+    for (int j = 0; j < S::kTokens / 8; ++j) {
+      const float* at = tokens + 8 * j;
+      const float2 scales = *reinterpret_cast<const float2*>(at);
+      float2 codes{};
+      if constexpr (S::kBias) codes = *reinterpret_cast<const float2*>(at + S::kGroups * S::kTokens);
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const Scale& row = rows[e / 2];
+        const auto dot = static_cast<float>(sums[4 * j + e]);
+        const float t = S::kBias ? fmaf(row.scale, dot, row.bias * (e % 2 ? codes.y : codes.x)) : row.scale * dot;
+        totals[4 * j + e] = fmaf(e % 2 ? scales.y : scales.x, t, totals[4 * j + e]);
+      }
     }
   }
 }
 
 template <class S>
 __device__ __forceinline__ void consume_groups(const GemmArgs& args, uint8_t* shared, uint32_t base) {
+  using Type = typename OperandType<S::kOperand>::Type;
   constexpr int kSums = S::kTokens / 2;
   const int group = threadIdx.x / 128, thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32;
-  const int tiles = tiles_of(args, S::kTokens, S::kRows), row = warp * 16 + lane / 4;
+  const int row = warp * 16 + lane / 4;
   constexpr int kWordBytes = word_bytes(S::kForm);
   const uint4 table{args.table[0], args.table[1], args.table[2], args.table[3]};
   const uint32_t offset = (128 - args.zero) * 0x01010101u;
   Slot<S::kStages> slot;
-  for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
-    const TilePlace place(args, tile, S::kTokens, S::kRows);
-    int sums[S::kSets][kSums];
+  for (int tile = blockIdx.x; tile < tiles_of<S>(args); tile += gridDim.x) {
+    typename Type::Sum sums[S::kSets][kSums];
     float totals[kSums];
 #pragma unroll
     for (int i = 0; i < kSums; ++i) totals[i] = 0;
@@ -73,8 +79,10 @@ __device__ __forceinline__ void consume_groups(const GemmArgs& args, uint8_t* sh
 #pragma unroll
           for (int h = 0; h < 2; ++h) {
 #pragma unroll
-            for (int q = 0; q < 2; ++q)
-              a[set][i][h + 2 * q] = as_signed(codes[step / 2][step % 2][h].quad(q, table), offset);
+            for (int q = 0; q < 2; ++q) {
+              const uint32_t quad = codes[step / 2][step % 2][h].quad(q, table);
+              a[set][i][h + 2 * q] = S::kE4m3 ? quad : as_signed(quad, offset);
+            }
           }
         }
 #pragma unroll
@@ -82,7 +90,7 @@ __device__ __forceinline__ void consume_groups(const GemmArgs& args, uint8_t* sh
         wgmma_fence();
 #pragma unroll
         for (int i = 0; i < S::kSteps; ++i) {
-          wgmma(S8{}, sums[set], a[set][i], descriptor_of((stage >> 4) + 2 * (g * S::kSteps + i)), i == 0);
+          wgmma(Type{}, sums[set], a[set][i], descriptor_of((stage >> 4) + 2 * (g * S::kSteps + i)), i == 0);
         }
         wgmma_commit();
       };
@@ -116,7 +124,13 @@ __device__ __forceinline__ void consume_groups(const GemmArgs& args, uint8_t* sh
       __syncwarp();  // every warp frees the stage for itself
       if (lane == 0) barrier_arrive(base + S::kBarriersAt + slot.index * 16 + 8);
     }
-    write_totals<S>(args, place, group, base, totals);
+    const OutputPlace out = output_of<S>(args, tile);
+    if constexpr (S::kE4m3) {
+      const float* const scales = args.token_scales + out.token + 2 * (lane % 4);
+#pragma unroll
+      for (int i = 0; i < kSums; ++i) totals[i] *= scales[i / 4 * 8 + i % 2];
+    }
+    write_totals<S>(args, out, group, base, totals);
   }
   stores_done();
 }

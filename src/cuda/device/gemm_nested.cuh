@@ -28,13 +28,12 @@ template <class S>
 __device__ __forceinline__ void consume_nested(const GemmArgs& args, uint8_t* shared, uint32_t base) {
   constexpr int kSums = S::kTokens / 2;
   const int group = threadIdx.x / 128, thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32;
-  const int tiles = tiles_of(args, S::kTokens, S::kRows), row = warp * 16 + lane / 4;
+  const int row = warp * 16 + lane / 4;
   const uint4 table{args.table[0], args.table[1], args.table[2], args.table[3]};
   const uint32_t offset = (128 - args.zero) * 0x01010101u;
   const uint32_t records = kept(S::kRecordsAt + group * 2 * S::kRecordBytes), words = records + S::kCodeBytes + row * 4;
   Slot<S::kStages> slot;
-  for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
-    const TilePlace place(args, tile, S::kTokens, S::kRows);
+  for (int tile = blockIdx.x; tile < tiles_of<S>(args); tile += gridDim.x) {
     float totals[kSums];
 #pragma unroll
     for (int i = 0; i < kSums; ++i) totals[i] = 0;
@@ -128,7 +127,7 @@ __device__ __forceinline__ void consume_nested(const GemmArgs& args, uint8_t* sh
       }
       release();
     }
-    write_totals<S>(args, place, group, base, totals);
+    write_totals<S>(args, output_of<S>(args, tile), group, base, totals);
   }
   stores_done();
 }

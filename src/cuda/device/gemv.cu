@@ -12,7 +12,7 @@ namespace octalane::cuda {
   OCTALANE_GEMV(code, group, 1, 64) \
   OCTALANE_GEMV(code, group, 4, 64) \
   OCTALANE_GEMV(code, group, 8, 56) \
-  OCTALANE_GEMV(code, group, 16, 48)
+  OCTALANE_GEMV(code, group, 16, 40)
 OCTALANE_GEMVS(nibble, 16)
 OCTALANE_GEMVS(nibble, 32)
 OCTALANE_GEMVS(nibble, 64)

@@ -37,13 +37,11 @@ const char* code_name(Code code) {
 
 int panels_of(const Records& weights) { return static_cast<int>(weights.padded_cols / kPanelCols); }
 
-GemvFormat format_of(const GemvKernel& kernel, const Records& weights) { return {kernel.group}; }
-
 int group_of(const Records& weights) { return kRecordCols / weights.layout.words; }
 
 GemvLaunch launch_of(const GemvKernel& kernel, const Records& weights, int tokens, const DeviceInfo& device) {
   return gemv_launch(tokens, kernel.tokens, static_cast<int>(weights.rows), panels_of(weights), device.multiprocessors,
-                     format_of(kernel, weights));
+                     kernel.group);
 }
 
 }  // namespace

@@ -77,11 +77,6 @@ constexpr int gemv_block_records(int panels, int slices) {
   return (gemv_steps(panels) + slices - 1) / slices * kGemvStep;
 }
 
-/// What shared memory depends on besides the tokens.
-struct GemvFormat {
-  int group;  ///< 16, 32 or 64
-};
-
 /// Dynamic shared memory of a block: a barrier, tokens, zeros in place of tokens that a column of an instruction has
 /// nothing of, sums of tokens by group, partial outputs [group][warp][token][16 rows]. Offsets in bytes.
 struct GemvShared {
@@ -94,15 +89,15 @@ struct GemvShared {
   int bytes = 0;
 };
 
-constexpr GemvShared gemv_shared(int panels, const GemvSplit& split, int groups, int tokens, int kernel_tokens,
-                                 const GemvFormat& format) {
+/// `group`: 16, 32 or 64 columns.
+constexpr GemvShared gemv_shared(int panels, const GemvSplit& split, int groups, int tokens, int group) {
   const int records = gemv_block_records(panels, split.slices);
   GemvShared shared;
   shared.tokens = 16;
   shared.token_bytes = records * 128 + 64;
   shared.zeros = shared.tokens + shared.token_bytes * tokens;
   shared.sums = shared.zeros + kGemvStep * 128;
-  shared.sum_bytes = records * 64 / format.group * 4 + 16;
+  shared.sum_bytes = records * 64 / group * 4 + 16;
   shared.partials = shared.sums + shared.sum_bytes * tokens;
   shared.bytes = shared.partials + groups * split.warps * tokens * kGemvGroupRows * 4;
   return shared;
@@ -117,14 +112,13 @@ struct GemvLaunch {
   int shared_bytes = 0;
 };
 
-constexpr GemvLaunch gemv_launch(int tokens, int kernel_tokens, int rows, int panels, int multiprocessors,
-                                 const GemvFormat& format) {
+constexpr GemvLaunch gemv_launch(int tokens, int kernel_tokens, int rows, int panels, int multiprocessors, int group) {
   const int groups = (rows + kGemvGroupRows - 1) / kGemvGroupRows;
   GemvLaunch launch;
   launch.split = gemv_split(panels, groups, kernel_tokens);
   launch.clusters = gemv_clusters(groups, launch.split, multiprocessors);
   const int of_block = (groups + launch.clusters - 1) / launch.clusters;
-  launch.shared_bytes = gemv_shared(panels, launch.split, of_block, tokens, kernel_tokens, format).bytes;
+  launch.shared_bytes = gemv_shared(panels, launch.split, of_block, tokens, group).bytes;
   return launch;
 }
 

@@ -276,7 +276,7 @@ __device__ __forceinline__ void gemv(const GemvArgs& args, uint8_t* shared) {
   for (int i = 0; i < S::kDepth; ++i) loads.next(held[i]);
   // Weights are constant; only what follows depends on the kernel before.
   let_next_begin();
-  const GemvShared at = gemv_shared(args.panels, split, groups, args.tokens, S::kTokens, S::format());
+  const GemvShared at = gemv_shared(args.panels, split, groups, args.tokens, S::kGroup);
   const uint32_t base = shared_address(shared);
 #if __CUDA_ARCH__ >= 900
   if (threadIdx.x == 0) {

@@ -34,7 +34,6 @@ struct GemvShape {
   static constexpr int kHeldBytes = kHeldWords * kWordBytes;
   static constexpr int kWordRegisters = kTogether ? (kHeldBytes + 3) / 4 : kHeldWords;
   static constexpr int kRegisters = kRecords * kCodeWords + 2 * kWordRegisters + (kNested ? 2 : 0);
-  static constexpr __host__ __device__ GemvFormat format() { return {kGroup}; }
   /// Units that are on their way at once.
   static constexpr int kDepth = Held < 2 * kRegisters ? 2 : Held > 8 * kRegisters ? 8 : Held / kRegisters;
 };

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes a file of a device's rates, as src/probe/cuda_rates_file.h reads it, from receipts of `bench gemm --device cuda`.
 
-    bench/cuda_rates.py docs/results/cuda_products_*.json docs/results/cuda_few_tokens.json --out FILE
+    bench/cuda_rates.py docs/results/cuda_products_*.json docs/results/cuda_few_tokens*.json --out FILE
 
 Fits the cost of src/cuda/plan.cpp to each kernel's medians by least squares of relative errors; prints what is left:
 
@@ -141,8 +141,7 @@ def fit(kernels, memory):
         if kind == "gemm":
             gemms[name] = used[name] = [cell for cell in cells if 2 * cell.tokens >= tokens]
             continue
-        # A kernel of 16 launches its sister where 8 suffice.
-        used[name] = [cell for cell in cells if tokens == 8 or cell.tokens > 8]
+        used[name] = [cell for cell in cells if cell.tokens <= tokens]  # one launch
         if used[name]:
             per_byte = slope([(cell.bytes, cell.seconds - FIXED, cell.seconds) for cell in used[name]])
             rates[name] = {"bytes_per_second": 1 / per_byte, "fixed_seconds": FIXED}

@@ -56,9 +56,6 @@ double nominal_panel_seconds(const Candidate& candidate, const DeviceInfo& devic
 std::string obstacle(const Candidate& candidate, const Problem& problem) {
   if (!candidate.refusal.empty()) return candidate.refusal;
   if (!problem.f32_output && !candidate.writes_bf16) return "writes fp32 only";
-  if (problem.tokens < candidate.least_tokens) {
-    return fmt::format("serves {} tokens and more, got {}", candidate.least_tokens, problem.tokens);
-  }
   return {};
 }
 

@@ -43,7 +43,6 @@ struct Candidate {
   int group = 0;        ///< columns of a weight scale
   int tile_rows = 0;    ///< of a gemm; 0: a gemv, which reads the weights with each launch
   int tile_tokens = 0;  ///< of a tile; of a launch
-  int64_t least_tokens = 1;
   bool writes_bf16 = true;
   bool by_mma = false;  ///< a gemm on mma.sync, not wgmma
   int64_t weight_bytes = 0;

@@ -24,8 +24,10 @@ using cuda::DeviceInfo;
 using cuda::GemvKernel;
 using testing::HasSubstr;
 
-const DeviceInfo kHopper{.name = "Fake H200", .capability = 90, .multiprocessors = 132, .shared_bytes_per_block = 232448};
-const DeviceInfo kAmpere{.name = "Fake A100", .capability = 80, .multiprocessors = 108, .shared_bytes_per_block = 166912};
+const DeviceInfo kHopper{
+    .name = "Fake H200", .capability = 90, .multiprocessors = 132, .shared_bytes_per_block = 232448};
+const DeviceInfo kAmpere{
+    .name = "Fake A100", .capability = 80, .multiprocessors = 108, .shared_bytes_per_block = 166912};
 
 cuda::Records records_of(const WeightSpec& spec, int64_t rows, int64_t cols) {
   auto records = cuda::describe_records(spec, rows, cols, StagedType::bf16);

@@ -62,7 +62,7 @@ class Staging {
   /// Enqueues; may be captured. The same bits as the scalar quantizers, whatever the number of tokens. A row's columns
   /// past the last are 0, and so are scales, sums and minima of tokens past the last; a group that holds a value that
   /// is not finite has scale NaN and codes 0. f16 is bfloat16 times a power of two of the token's, exact but for values
-  /// 2^28 times smaller than its largest, which are off by at most 2^-36 of that. Errors: a workspace too small or not
+  /// 2^24 times smaller than its largest, which are off by at most 2^-35 of that. Errors: a workspace too small or not
   /// aligned, tokens not aligned, a form that the device does not have, the driver's.
   Expected<StagedTokens> stage(const StagingForm& form, const Tokens& x, const Workspace& workspace,
                                const Stream& stream) const;

@@ -5,7 +5,7 @@
 // for. Slots in shared memory, filled by cp.async, hold as much, but took more instructions and were slower.
 //
 // Codes are the left operand of mma.sync, as exact integers in binary16; tokens the eight columns of the right one, as
-// stage_f16 left them: exact but for values 2^28 times smaller than a token's largest. The sum of a scale group is
+// stage_f16 left them: exact but for values 2^24 times smaller than a token's largest. The sum of a scale group is
 // multiplied by the group's scale in fp32, and bias and zero by the sum of the group's activations; no weight is
 // rounded. Every sum's order depends on K and the kernel alone.
 #pragma once
@@ -298,8 +298,7 @@ __device__ __forceinline__ void gemv(const GemvArgs& args, uint8_t* shared) {
   copy_tokens<S>(args, at, shared, begin, gemv_first_step(args.panels, slice + split.warps, parts));
 
   const Levels<S::kCode> levels(args);
-  float* partials = reinterpret_cast<float*>(shared + at.partials) +
-                    (warp / split.warps * split.warps + warp_part) * args.tokens * kGemvGroupRows;
+  float* partials = reinterpret_cast<float*>(shared + at.partials) + warp * args.tokens * kGemvGroupRows;
   const GemvTokens<S> first_tokens(args, at, base, part.begin - begin);
   const GemvSums<S> first_sums(args, at, base, part.begin - begin);
   GemvTokens<S> tokens = first_tokens;

@@ -63,12 +63,14 @@ Expected<int> bench_gemm_cuda(const CudaGemmOptions& options) {
   Expected<cuda::Stream> stream = session->stream();
   if (!stream) return fail_with(stream);
   const Expected<LtApi> lt = load_cublaslt();
-  const RotationOptions rotation{.rounds = options.rounds, .seed = options.seed};
+  RotationOptions rotation{.rounds = options.rounds, .seed = options.seed};
+  rotation.progress = [](int, int) { return !interrupted(); };
   Json cells = Json::array();
   const InterruptScope scope;
   Progress progress;
   for (const std::string& format : options.formats) {
     for (const int64_t tokens : options.tokens) {
+      if (interrupted()) break;
       progress.show(fmt::format("{}: {} x {} x {}", format, tokens, options.rows, options.cols));
       ProductsOptions problem{.format = format, .tokens = tokens, .rows = options.rows, .cols = options.cols};
       if (options.lane != "auto") problem.lanes = {*staged_type_from_name(options.lane)};
@@ -77,6 +79,7 @@ Expected<int> bench_gemm_cuda(const CudaGemmOptions& options) {
       problem.activations = options.activations;
       problem.rotation = rotation;
       Expected<Json> cell = products_bench(*kernels, *stream, lt ? &*lt : nullptr, problem);
+      if (!cell && interrupted()) break;  // cells that are complete are kept
       if (!cell) return fail_with(cell);
       progress.clear();
       if (!options.json) print_cell(*cell);
@@ -96,11 +99,12 @@ Expected<int> bench_gemm_cuda(const CudaGemmOptions& options) {
                 {"without_cublaslt", lt ? Json() : Json(lt.error().message)},
                 {"memory", std::move(*memory)},
                 {"rotation", rotation_json(rotation)},
-                {"cells", std::move(cells)}});
+                {"cells", std::move(cells)},
+                {"interrupted", interrupted()}});
   } else if (!lt) {
     fmt::print("Without cuBLASLt: {}\n", lt.error().message);
   }
-  return 0;
+  return interrupted() ? kInterruptedExit : 0;
 }
 
 }  // namespace octalane::cli

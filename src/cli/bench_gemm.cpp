@@ -82,7 +82,7 @@ Expected<Bound> bind(const Options& options, const Format& format, const std::st
 Status check(Arm& arm, const Matrix& x) {
   const Linear& linear = arm.bound->copies.front();
   if (kAblation != Ablation::none) {
-    arm.errors = {NAN, NAN};
+    arm.errors = {NAN, NAN, NAN};
     return linear.multiply(arm.context, x.view(), arm.y.view());
   }
   Activations activations(arm.context, x.view());
@@ -177,7 +177,11 @@ Json arm_json(const Options& options, const Arm& arm, ReadRates& reading) {
   cell["kernel_error"] = arm.errors.kernel;
   cell["total_error"] = arm.errors.total;
   cell["fallback"] = linear.fallback().empty() ? Json() : Json(linear.fallback());
-  cell["weight_error"] = linear.restaged() != nullptr ? Json(linear.restaged()->relative_error) : Json();
+  // Codebooks are encoded again by the kernels themselves: over the rows that were looked at.
+  const bool codebooks = linear.weights().spec.code.is_codebook() && !info(arm.plan.choice.kernel->staged).stock;
+  cell["weight_error"] = linear.restaged() != nullptr ? Json(linear.restaged()->relative_error)
+                         : codebooks                  ? Json(arm.errors.weights)
+                                                      : Json();
   cell["packed_bytes"] = linear.bytes();
   cell["copies"] = copies;
   cell["rotated_bytes"] = copies * linear.bytes();

@@ -1,10 +1,10 @@
 // Codebooks as the int8 lane has them: one unit for the whole matrix, so that weights re-encode as they are decoded and
 // keep their scale per group.
 //
-//   unit  = largest |sum of one codeword of each book| / 127, over all pairs of codewords (0 when too small to divide
-//   by) fixed = the low 16 bits of rne(codeword * 128 / unit) level = (sum of fixed + 64) >> 7                       in
-//   16-bit arithmetic that wraps; |level| <= 127 w     = (scale * unit) * level                         the product of
-//   scale and unit rounded to fp32
+// unit:  largest |sum of one codeword of each book| / 127, over all pairs of codewords (0 when too small to divide by).
+// fixed: the low 16 bits of rne(codeword * 128 / unit).
+// level: (sum of fixed + 64) >> 7, in 16-bit arithmetic that wraps; |level| <= 127.
+// w:     (scale * unit) * level; the product of scale and unit is rounded to fp32.
 // |level * unit - sum of codewords| <= unit * (1/2 + 1/128), to a few roundings of fp32.
 #pragma once
 

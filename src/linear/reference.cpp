@@ -112,11 +112,15 @@ ProductErrors measure_errors(const Context& context, const Linear& linear, Activ
   const auto count = static_cast<int64_t>(rows.size());
 
   std::vector<double> total(static_cast<size_t>(source.rows * count)), kernel(total.size());
+  std::vector<Distance> of_row(static_cast<size_t>(count));
   reference_product(linear, source, rows, context.threads(), dense_view(total.data(), source.rows, count));
   parallel_for(context.threads(), count, 1, [&](int, int64_t begin, int64_t end) {
     std::vector<double> w(static_cast<size_t>(linear.cols()));
+    std::vector<float> decoded(w.size());
     for (int64_t i = begin; i < end; ++i) {
       staged_weight_row(linear, *choice.kernel, rows[static_cast<size_t>(i)], w);
+      linear.decode_row(rows[static_cast<size_t>(i)], decoded.data());
+      for (size_t k = 0; k < w.size(); ++k) of_row[static_cast<size_t>(i)].add(w[k], decoded[k]);
       for (int64_t m = 0; m < source.rows; ++m) {
         double sum = 0;
         for (int64_t k = 0; k < linear.cols(); ++k) sum += staged_activation(staged, m, k) * w[static_cast<size_t>(k)];
@@ -133,7 +137,12 @@ ProductErrors measure_errors(const Context& context, const Linear& linear, Activ
       to_total.add(y(m, rows[static_cast<size_t>(i)]), total[at]);
     }
   }
-  return {to_kernel.relative(), to_total.relative()};
+  Distance to_weights;
+  for (const Distance& row : of_row) {
+    to_weights.difference += row.difference;
+    to_weights.reference += row.reference;
+  }
+  return {to_kernel.relative(), to_total.relative(), to_weights.relative()};
 }
 
 }  // namespace octalane

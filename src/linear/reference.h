@@ -19,6 +19,8 @@ void reference_product(const Linear& linear, MatrixView<const float> x, const st
 struct ProductErrors {
   double kernel = 0;  ///< against fp64 on the very operands that the kernel multiplied: a bug if not tiny
   double total = 0;   ///< against fp64 on the fp32 activations and the decoded weights
+  /// Of the weights that the kernel multiplied from the decoded ones: rounded, or encoded again.
+  double weights = 0;
 };
 
 /// Checks y = linear.multiply(x) on up to `max_rows` weight rows, evenly spread, all tokens. The staged operands are

@@ -104,6 +104,16 @@ TEST(BenchGemm, tells_what_encoding_weights_again_costs_them) {
   EXPECT_EQ(cells[1]["weight_error"], nullptr);
 }
 
+TEST(BenchGemm, tells_what_int8_codebooks_cost_the_weights) {
+  const Json cells =
+      octalane_json({"bench", "gemm", "--format", "additive-m2v8-g128", "--rows", "16", "--cols", "512", "--tokens",
+                     "2", "--repeats", "1", "--isa", "scalar", "--lane", "s8.group", "--vs", "bf16"})["cells"];
+  ASSERT_EQ(cells.size(), 2u);
+  EXPECT_GT(cells[0]["weight_error"].get<double>(), 1e-4);
+  EXPECT_LT(cells[0]["weight_error"].get<double>(), 2e-2);
+  EXPECT_EQ(cells[1]["weight_error"], nullptr);
+}
+
 TEST(BenchGemm, says_what_activations_were_multiplied_and_what_far_values_cost) {
   std::map<std::string, double> errors;
   for (const char* kind : {"gaussian", "heavy", "outlier"}) {

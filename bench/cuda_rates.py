@@ -30,14 +30,15 @@ IDLE = 0.9  # of the places of all waves: below, some multiprocessors have nothi
 Cell = collections.namedtuple("Cell", "where seconds tokens works busy bytes")
 
 
-def read_receipt(path):
+def read_receipt(path, key="cells"):
+    """The document, which has a list by that name."""
     try:
         with open(path, encoding="utf-8") as file:
             receipt = json.load(file)
     except (OSError, ValueError) as error:
         raise SystemExit(f"{path}: wanted a receipt, got: {error}") from error
-    if not isinstance(receipt, dict) or not isinstance(receipt.get("cells"), list):
-        raise SystemExit(f"{path}: wanted a receipt with cells, got something else")
+    if not isinstance(receipt, dict) or not isinstance(receipt.get(key), list):
+        raise SystemExit(f"{path}: wanted a receipt with {key}, got something else")
     return receipt
 
 

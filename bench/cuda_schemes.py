@@ -12,7 +12,6 @@ hide that all others were lost.
 """
 
 import argparse
-import json
 import re
 
 from cuda_rates import read_receipt
@@ -26,12 +25,8 @@ NONE = "-"
 
 def rates_of(path):
     """{instruction: (rate without drains, {columns: rate})} in TOP/s."""
-    with open(path, encoding="utf-8") as file:
-        receipt = json.load(file)
-    if not isinstance(receipt.get("rates"), list):
-        raise SystemExit(f"{path}: wanted a receipt of probe, got something else")
     rates = {}
-    for rate in receipt["rates"]:
+    for rate in read_receipt(path, "rates")["rates"]:
         drains = {columns: spread["median"] for columns, spread in rate["drains"].items() if spread}
         rates[rate["instruction"]] = rate["tops"]["median"], drains
     return rates

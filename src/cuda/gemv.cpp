@@ -91,10 +91,10 @@ std::string why_not(const GemvKernel& kernel, const Records& weights, const Devi
 int64_t partial_bytes(const Records& weights, int64_t tokens, const DeviceInfo& device) {
   if (device.capability >= kCapabilityOfClusters) return 0;
   int64_t most = 0;
-  for (const int kernel_tokens : {1, 4, 8, 16}) {
-    const int groups = static_cast<int>((weights.rows + kGemvGroupRows - 1) / kGemvGroupRows);
-    const int slices = gemv_split(panels_of(weights), groups, kernel_tokens).slices;
-    if (slices > 1) most = std::max(most, slices * std::min<int64_t>(tokens, kernel_tokens) * weights.padded_rows * 4);
+  const int groups = gemv_groups(static_cast<int>(weights.rows));
+  for (const GemvKernel& kernel : kKernels) {
+    const int slices = gemv_split(panels_of(weights), groups, kernel.tokens).slices;
+    if (slices > 1) most = std::max(most, slices * std::min<int64_t>(tokens, kernel.tokens) * weights.padded_rows * 4);
   }
   return most;
 }
@@ -162,7 +162,7 @@ Status Gemvs::launch(const GemvKernel& kernel, const DeviceWeights& weights, con
   const int slices = launch.split.slices;
   args.slices = slices;
   args.warps = launch.split.warps;
-  args.groups = (args.rows + kGemvGroupRows - 1) / kGemvGroupRows;
+  args.groups = gemv_groups(args.rows);
   const Grid grid{.blocks = slices,
                   .threads = kGemvThreads,
                   .shared_bytes = launch.shared_bytes,

@@ -7,7 +7,6 @@ namespace octalane::cuda {
 
 inline constexpr int kGemvGroupRows = 16;    ///< rows of a warp at a time
 inline constexpr int kGemvSlices = 8;        ///< at most: blocks that share the columns of their rows
-inline constexpr int kGemvTokens = 16;       ///< at most
 inline constexpr int kGemvGroups = 8;        ///< of a block, at most
 inline constexpr int kGemvSumThreads = 256;  ///< of gemv_sum
 
@@ -34,6 +33,9 @@ struct GemvArgs {
   int32_t zero;         ///< of the codes; nibble and byte
   uint32_t table[4];    ///< levels + 128 of table codes
 };
+
+/// Groups of 16 rows.
+constexpr int gemv_groups(int rows) { return (rows + kGemvGroupRows - 1) / kGemvGroupRows; }
 
 /// Slices begin at multiples of so many records: the columns of a super-group, and of what a warp multiplies at once.
 inline constexpr int kGemvStep = 4;
@@ -113,7 +115,7 @@ struct GemvLaunch {
 };
 
 constexpr GemvLaunch gemv_launch(int tokens, int kernel_tokens, int rows, int panels, int multiprocessors, int group) {
-  const int groups = (rows + kGemvGroupRows - 1) / kGemvGroupRows;
+  const int groups = gemv_groups(rows);
   GemvLaunch launch;
   launch.split = gemv_split(panels, groups, kernel_tokens);
   launch.clusters = gemv_clusters(groups, launch.split, multiprocessors);

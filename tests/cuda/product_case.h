@@ -215,4 +215,24 @@ struct Shape {
   int64_t tokens, rows, cols;
 };
 
+/// The product of random operands of a shape, by fp32 outputs.
+inline void expect_right(const ProductDevice& on, const cuda::GemmKernel& kernel, const WeightSpec& spec,
+                         const Shape& shape) {
+  SCOPED_TRACE(testing::Message() << shape.tokens << " x " << shape.rows << " x " << shape.cols);
+  const Planes planes = planes_for(kernel, spec, shape.rows, shape.cols, 5);
+  const Activations x = Activations::random(shape.tokens, shape.cols, 6);
+  DeviceProduct product(on, kernel, planes, x.view());
+  expect_right(kernel, planes, product, product.run(true));
+}
+
+/// Likewise of the largest operands, where the weights have some.
+inline void expect_right_at_extremes(const ProductDevice& on, const cuda::GemmKernel& kernel, const WeightSpec& spec,
+                                     const Shape& shape) {
+  if (!has_extremes(kernel, spec)) return;
+  const Planes planes = extreme_planes(kernel, spec, shape.rows, shape.cols);
+  const Activations x = extreme_activations(shape.tokens, shape.cols);
+  DeviceProduct product(on, kernel, planes, x.view());
+  expect_right(kernel, planes, product, product.run(true));
+}
+
 }  // namespace octalane::test

@@ -59,11 +59,7 @@ TEST_P(CudaSoftwareProduct, matches_scalar_for_ragged_shapes) {
     std::vector<Shape> shapes{{5, 131, unit}};
     if (specs++ == 0) shapes.push_back({kernel().tokens + 9, 37, (640 + unit - 1) / unit * unit});
     for (const Shape& shape : shapes) {
-      SCOPED_TRACE(testing::Message() << shape.tokens << " x " << shape.rows << " x " << shape.cols);
-      const Planes planes = planes_for(kernel(), spec, shape.rows, shape.cols, 5);
-      const Activations x = Activations::random(shape.tokens, shape.cols, 6);
-      DeviceProduct product(device(), kernel(), planes, x.view());
-      expect_right(kernel(), planes, product, product.run(true));
+      expect_right(device(), kernel(), spec, shape);
       if (testing::Test::HasFailure()) return;
     }
   });
@@ -71,11 +67,7 @@ TEST_P(CudaSoftwareProduct, matches_scalar_for_ragged_shapes) {
 
 TEST_P(CudaSoftwareProduct, holds_the_largest_sums) {
   for_each_served(kernel(), [&](const WeightSpec& spec) {
-    if (!has_extremes(kernel(), spec)) return;
-    const Planes planes = extreme_planes(kernel(), spec, 4, 256);
-    const Activations x = extreme_activations(3, 256);
-    DeviceProduct product(device(), kernel(), planes, x.view());
-    expect_right(kernel(), planes, product, product.run(true));
+    expect_right_at_extremes(device(), kernel(), spec, {3, 4, 256});
   });
 }
 

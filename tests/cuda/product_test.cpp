@@ -41,11 +41,7 @@ TEST_P(CudaProduct, matches_scalar_for_ragged_shapes) {
                               {65, 131, unit * 5},
                               {300, 200, 512},
                               {130, 333, 1024 + 256}}) {
-      SCOPED_TRACE(testing::Message() << shape.tokens << " x " << shape.rows << " x " << shape.cols);
-      const Planes planes = planes_for(kernel(), spec, shape.rows, shape.cols, 5);
-      const Activations x = Activations::random(shape.tokens, shape.cols, 6);
-      DeviceProduct product(device(), kernel(), planes, x.view());
-      expect_right(kernel(), planes, product, product.run(true));
+      expect_right(device(), kernel(), spec, shape);
       if (testing::Test::HasFailure()) return;
     }
   });
@@ -67,11 +63,7 @@ TEST_P(CudaProduct, writes_bfloat16_of_the_same_sums_and_the_same_every_time) {
 
 TEST_P(CudaProduct, holds_the_largest_sums) {
   for_each_served(kernel(), [&](const WeightSpec& spec) {
-    if (!has_extremes(kernel(), spec)) return;
-    const Planes planes = extreme_planes(kernel(), spec, 70, 2048);
-    const Activations x = extreme_activations(9, 2048);
-    DeviceProduct product(device(), kernel(), planes, x.view());
-    expect_right(kernel(), planes, product, product.run(true));
+    expect_right_at_extremes(device(), kernel(), spec, {9, 70, 2048});
   });
 }
 
